@@ -87,7 +87,7 @@ def draws(natives: Natives, name: str, parameters: tuple[Any, ...]) -> np.ndarra
 def test_there_are_enough_and_all_are_tested() -> None:
     vectors = {"Categorical", "Dirichlet", "Multinomial", "DiagonalNormal", "MvNormal"}
     matrices = {"MvStudentT", "Lkj", "LkjCholesky", "Wishart", "InverseWishart"}
-    others = {"Kumaraswamy", "HalfStudentT", "OrderedNormal", "OrderedLogistic"}
+    others = {"Flat", "Kumaraswamy", "HalfStudentT", "OrderedNormal", "OrderedLogistic"}
     assert set(SCALAR) | vectors | matrices | others == set(DISTRIBUTIONS)
     assert len(DISTRIBUTIONS) >= 25
 

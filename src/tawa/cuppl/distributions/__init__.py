@@ -28,9 +28,10 @@ class Distribution:
     `int`, `bool`, `vector float` and `vector int`. `stem` names the natives `sample_stem` and
     `logpdf_stem`; `valid` names the native that checks the parameters, and `requirement` says in
     words what it checks. `support` is `real`, `positive`, `unit`, `interval` (of the first two
-    parameters), `circle`, `finite` or `naturals`, and of vectors `reals`, `simplex`, `ordered`,
-    `correlation_factor`, `correlation`, `covariance` or `counts`; a finite support has
-    `count_stem` values from `first` (0, or the first parameter).
+    parameters), `line` (the same, an end of which is infinite), `circle`, `finite` or `naturals`,
+    and of vectors `reals`, `simplex`, `ordered`, `correlation_factor`, `correlation`,
+    `covariance` or `counts`; a finite support has `count_stem` values from `first` (0, or the
+    first parameter).
     """
 
     name: str
@@ -51,6 +52,11 @@ class Distribution:
     def log_density(self) -> str:
         """Name of the native that gives the log density or log probability."""
         return f"logpdf_{self.stem}"
+
+    @property
+    def improper(self) -> bool:
+        """Whether it has a density, but no draws."""
+        return self.support == "line"
 
     @property
     def drawn_density(self) -> str:
@@ -111,6 +117,14 @@ _FAMILIES = (
         "uniform",
         "low < high, a finite distance apart",
         "interval",
+    ),
+    _family(
+        "Flat",
+        "low, high",
+        "float",
+        "flat",
+        "low < high, and at least one end that is infinite (else take `uniform`)",
+        "line",
     ),
     _family("Cauchy", "location, scale", "float", *_LOCATION_SCALE, "real"),
     _family("Laplace", "location, scale", "float", *_LOCATION_SCALE, "real"),

@@ -47,6 +47,24 @@ def logpdf_normal(x: float, mean: float, sd: float) -> float:
 
 
 @native
+def valid_flat(low: float, high: float) -> bool:
+    """low < high, of which at least one is infinite."""
+    return low < high and high - low == INF
+
+
+@native
+def sample_flat(ctx: Context, low: float, high: float) -> float:
+    """There is no draw: methods that need one refuse the program."""
+    return INF - INF
+
+
+@native
+def logpdf_flat(x: float, low: float, high: float) -> float:
+    """0 between the ends."""
+    return 0.0 if low <= x and x <= high else -INF
+
+
+@native
 def valid_uniform(low: float, high: float) -> bool:
     """A non-empty finite interval."""
     return low < high and high - low < INF

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import (
     Call,
-    Const,
     Draw,
-    Fail,
     Function,
     Instruction,
-    Jump,
     Reg,
     Return,
     Set,
@@ -36,7 +33,7 @@ from tawa.cuppl.typing.failures import DISCRETE_CHOICE
 __all__ = ["lower_continuous", "lower_given"]
 
 F64, I64, REF = Type.F64, Type.I64, Type.REF
-ENDS = {"interval": (0, 1), "truncated": (2, 3), "bounded": (0, 2)}
+ENDS = {"interval": (0, 1), "line": (0, 1), "truncated": (2, 3), "bounded": (0, 2)}
 """Which parameters are the ends of a bounded support."""
 
 
@@ -85,12 +82,7 @@ class _Values(Splitter):
             self.emit(item)
             return
         if FAMILIES[item.family].support in ("finite", "naturals", "counts"):
-            bad = self.label("discrete")
-            self.split(Jump(bad), bad)
-            self.here.terminator = Fail(DISCRETE_CHOICE, item.site)
-            after = self.label("after")
-            self.here = self.blocks[after] = type(self.here)(after)
-            self.emit(*(Const(d, 0.0 if d.type is F64 else 0) for d in item.dsts))
+            self.stop(item, DISCRETE_CHOICE)
             return
         self.families[item.family] = tuple(d.type for d in item.dsts)
         self.emit(Call(item.dsts, f"value_{item.family}", item.args))
@@ -137,7 +129,7 @@ def _scalar(b: FunctionBuilder, support: str) -> Choice:
     else:
         bounds = (-math.pi, math.pi) if support == "circle" else (0.0, 1.0)
         low, high = (b.const(v, F64) for v in bounds)
-    name = "within" if support == "truncated" else "between"
+    name = "within" if support in ("truncated", "line") else "between"
     value = b.call(name, [low, high, q], [F64])[0]
     return q, value, lambda: b.call(f"{name}_density", [low, high, q], [F64])[0]
 

@@ -15,6 +15,7 @@ from tawa.cuppl.core.ir import (
     Function,
     Get,
     Instruction,
+    Jump,
     Op,
     Reg,
     Set,
@@ -22,7 +23,7 @@ from tawa.cuppl.core.ir import (
     Type,
 )
 from tawa.cuppl.elaboration.builtins import FAMILIES
-from tawa.cuppl.typing.failures import NAN_WEIGHT, REJECTED
+from tawa.cuppl.typing.failures import IMPROPER, NAN_WEIGHT, REJECTED
 
 __all__ = ["lower_draws", "lower_factors"]
 
@@ -81,6 +82,13 @@ class Splitter:
         self.blocks[bad] = Block(bad, [], Fail(code, site))
         self.split(Branch(condition, bad, good), good)
 
+    def stop(self, draw: Draw, code: int) -> None:
+        """Fail instead of a draw; what follows can't be reached."""
+        bad = self.label("bad")
+        self.blocks[bad] = Block(bad, [], Fail(code, draw.site))
+        self.split(Jump(bad), self.label("after"))
+        self.emit(*(Const(d, 0.0 if d.type is Type.F64 else 0) for d in draw.dsts))
+
     def op(self, name: str, type_: Type, *args: Reg) -> Reg:
         """A scalar operation."""
         dst = self.reg(type_)
@@ -99,6 +107,9 @@ class _Draws(Splitter):
 
     def rewrite(self, item: Instruction) -> None:
         if isinstance(item, Draw):
+            if FAMILIES[item.family].improper:
+                self.stop(item, IMPROPER)
+                return
             self.emit(Call(item.dsts, FAMILIES[item.family].sample, item.args))
         else:
             self.emit(item)

@@ -9,15 +9,11 @@ from collections.abc import Callable
 
 from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import (
-    Block,
     Call,
-    Const,
     Draw,
-    Fail,
     Function,
     Get,
     Instruction,
-    Jump,
     Program,
     Reg,
     Return,
@@ -29,7 +25,7 @@ from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.lowering.effects import Splitter, lower_factors
 from tawa.cuppl.lowering.pipeline import Lowered, finish
 from tawa.cuppl.lowering.tail import expose_tail_calls, is_tail_call
-from tawa.cuppl.typing.failures import INFINITE_SUPPORT, REJECTED, TRACE_FULL
+from tawa.cuppl.typing.failures import IMPROPER, INFINITE_SUPPORT, REJECTED, TRACE_FULL
 
 __all__ = ["lower_enumerated", "lower_traced"]
 
@@ -99,10 +95,9 @@ class _Choices(Splitter):
 
     def rewrite(self, item: Instruction) -> None:
         if isinstance(item, Draw) and self.finite and FAMILIES[item.family].support != "finite":
-            bad = self.label("infinite")
-            self.blocks[bad] = Block(bad, [], Fail(INFINITE_SUPPORT, item.site))
-            self.split(Jump(bad), self.label("after"))
-            self.emit(*(Const(d, 0) for d in item.dsts))
+            self.stop(item, INFINITE_SUPPORT)
+        elif isinstance(item, Draw) and FAMILIES[item.family].improper:
+            self.stop(item, IMPROPER)
         elif isinstance(item, Draw):
             self.families[item.family] = tuple(d.type for d in item.dsts)
             site = self.const(item.site, I64)

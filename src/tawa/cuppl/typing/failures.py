@@ -25,6 +25,7 @@ NO_RESET = 11
 ALL_ZERO = 12
 INFINITE_SUPPORT = 13
 OVERFLOW = 17
+IMPROPER = 18
 
 
 class InvalidParameter(FunctionalError):
@@ -159,6 +160,20 @@ class InfiniteSupport(FunctionalError):
     )
 
 
+class ImproperPrior(FunctionalError):
+    """A method that draws from the prior met `flat`, which has no draws."""
+
+    explanation = (
+        "`flat low high` is a density of 1 on a line without end: it says nothing of a parameter "
+        "but where it lies. `nuts`, `hmc`, `pathfinder` and `advi` need no more; all other methods "
+        "draw from the prior, and need one that is a distribution."
+    )
+    example = (
+        "from tawa import cuppl\n"
+        "cuppl.model('def main () = sample (flat 0 infinity)').importance(particles=10)"
+    )
+
+
 FAILURES: dict[int, tuple[type[FunctionalError], str]] = {
     DEPTH: (UnboundedRecursion, "recursion too deep"),
     STACK_FULL: (UnboundedRecursion, "recursion too deep"),
@@ -174,6 +189,7 @@ FAILURES: dict[int, tuple[type[FunctionalError], str]] = {
     NO_RESET: (ShiftOutsideReset, "`shift` outside its `reset`"),
     ALL_ZERO: (AllWeightsZero, "all weights are zero"),
     INFINITE_SUPPORT: (InfiniteSupport, "a choice with infinitely many values"),
+    IMPROPER: (ImproperPrior, "an improper prior has no draws: take nuts, hmc or pathfinder"),
 }
 """Failure code -> the error's class and message."""
 
