@@ -109,8 +109,7 @@ class _Encoder:
         raise self.error(type_, value)
 
     def scalar(self, type_: Con, value: Any) -> int:
-        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
-            value = cast(Any, value.item())
+        value = _plain(value)
         if type_.name == "bool" and isinstance(value, bool):
             return int(value)
         if type_.name == "string" and isinstance(value, str):
@@ -250,6 +249,13 @@ def _constructor(value: Any) -> tuple[str, Any]:
         rest: list[Any] = list(value[1:])  # pyright: ignore[reportUnknownArgumentType]
         return value[0], rest
     return "", []
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's, or its array without dimensions, as a number of Python's."""
+    if isinstance(value, np.generic | np.ndarray) and np.ndim(cast(Any, value)) == 0:
+        return cast(Any, value).item()
+    return cast(Any, value)
 
 
 def encode_inputs(program: Elaborated, data: Mapping[str, Any]) -> Image:
