@@ -39,6 +39,12 @@ def main () =
   let y = sigmoid x + tanh (2.0 * x) + sin x * cos (x + 1.0) + tan (0.3 * x) + atan x in
   let z = erf x + erfc (0.5 * x) + normal_cdf x + normal_quantile (sigmoid x) + expm1 x in
   factor (lgamma (3.0 + x) + log1p (x * x) + y * z); x""",
+    "powers": """
+def main () =
+  let x = sample (normal 0 1) in
+  let y = sample (normal 0 1) in
+  factor (0.1 * x ** 3.0 - x ** 4.0 + 0.01 * y ** (-3.0) + exp x ** y + exp y ** 0.5 + y ** 1.0);
+  x""",
     "loops in loops": """
 input v : vector[float]
 def main () =

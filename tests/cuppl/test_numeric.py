@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -102,6 +103,24 @@ def test_edges(name: str, x: float, value: float, natives: Natives) -> None:
 @settings(max_examples=100, deadline=None)
 def test_power_is_close(x: float, y: float) -> None:
     assert elementary.power(x, y) == pytest.approx(x**y, rel=1e-12)
+
+
+@given(st.floats(-1e3, 1e3), st.integers(-60, 60))
+@settings(max_examples=200, deadline=None)
+def test_whole_powers_are_rounded_once(x: float, n: int) -> None:
+    if x != 0.0 and 1e-280 < abs(Fraction(x) ** n) < 1e300:
+        assert elementary.power(x, float(n)) == float(Fraction(x) ** n)
+
+
+def test_powers_at_the_edges(natives: Natives) -> None:
+    inf = math.inf
+    cases = [(-2.0, 3.0), (10.0, 15.0), (2.0, -1074.0), (-2.0, 1023.0), (inf, -3.0), (-inf, 3.0)]
+    cases += [(inf, 2.5), (0.1, 400.0), (-1.0, inf), (0.5, inf), (1e-310, 1.0), (4.0, 0.5)]
+    for x, y in cases:
+        assert natives("power", x, y) == elementary.power(x, y) == x**y, (x, y)
+    assert natives("power", 2.0, 1024.0) == inf
+    assert natives("power", -2.0, 1025.0) == -inf
+    assert natives("power", 1e-310, -1.0) == inf
 
 
 # Random123 1.14, kat_vectors: philox4x32 10.

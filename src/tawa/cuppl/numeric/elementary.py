@@ -1,6 +1,6 @@
 """Elementary functions on top of correctly rounded arithmetic, so that every machine agrees.
 
-Accuracy is 1 to 2 units in the last place (`power` loses the size of its exponent). Polynomial
+Accuracy is 1 to 2 units in the last place (`power` with a fraction loses the size of its exponent). Polynomial
 coefficients are minimax fits made for these intervals.
 """
 
@@ -181,20 +181,55 @@ def expm1(x: float) -> float:
 
 
 @native
+def whole_power(x: float, n: int) -> float:
+    """x^n by squaring, with what each product loses, so that whole results are exact."""
+    base = x
+    low = 0.0
+    if n < 0:
+        base = 1.0 / x
+        low = fma(-x, base, 1.0) / x
+    count = -n if n < 0 else n
+    high = 1.0
+    rest = 0.0
+    while count > 0:
+        if count % 2 == 1:
+            product = high * base
+            rest = fma(high, base, -product) + (high * low + rest * base)
+            high = product
+        square = base * base
+        low = fma(base, base, -square) + 2.0 * base * low
+        base = square
+        count = count // 2
+    return high + rest if rest - rest == 0.0 else high
+
+
+@native
 def power(x: float, y: float) -> float:
     """x to the power y; a negative base needs an integer exponent (else NaN)."""
-    if y == 0.0 or x == 1.0:
+    if y == 0.0:
         return 1.0
-    if x > 0.0:
-        if y == 2.0:
-            return x * x
-        return exp(y * log(x))
+    if y == 1.0:
+        return x
+    if y == 2.0:
+        return x * x
+    if abs(x) == 1.0 and abs(y) == INF:
+        return 1.0
     if x == 0.0:
         return 0.0 if y > 0.0 else INF
-    if floor(y) != y:
+    whole = floor(y) == y
+    if x < 0.0 and not whole:
         return NAN
-    size = exp(y * log(-x))
-    return -size if floor(y * 0.5) != y * 0.5 else size
+    exponent = y * log(abs(x))
+    if whole and abs(y) < 2147483648.0:
+        value = whole_power(float_of_bits(bits_of(x)), int(y))
+        if not (abs(value) < INF and abs(exponent) < INF):
+            return value
+        # The derivative is that of the exponential.
+        return value + value * (exponent - float_of_bits(bits_of(exponent)))
+    if y == 0.5:
+        return sqrt(x)
+    size = exp(exponent)
+    return -size if x < 0.0 and floor(y * 0.5) != y * 0.5 else size
 
 
 @native

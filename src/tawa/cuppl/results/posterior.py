@@ -214,9 +214,9 @@ class Posterior:
         if not isinstance(name, int) and name in self.arrays:
             return self.arrays[name]
         if isinstance(name, int) or name not in self.columns:
-            known = ", ".join(f"`{n}`" for n in self.columns)
+            known = ", ".join(f"`{n}`" for n in self.arrays)
             raise NoColumn(
-                f"the result has no numeric part `{name}`",
+                f"the result has no part `{name}` of numbers",
                 expected=f"one of {known}" if known else None,
                 hint="use `.values`, or give a function of the result instead of a name",
             )  # fmt: skip
@@ -332,9 +332,10 @@ class Posterior:
         if isinstance(what, str | int):
             found = np.asarray(self[what], dtype=np.float64)
             if found.ndim > 1:
+                name = self.names[what] if isinstance(what, int) else what
                 raise NoColumn(
-                    f"`{what}` is a vector in each draw", expected="a number",
-                    hint=f"take one: `lambda v: v[...]`, or compute with `posterior[{what!r}]`",
+                    f"`{name}` is a vector or a matrix in each draw", expected="a number",
+                    hint=f"take one: `lambda v: v[...]`, or compute with `posterior[{name!r}]`",
                 )  # fmt: skip
             return found
         if callable(what):
