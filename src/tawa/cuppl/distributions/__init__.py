@@ -53,6 +53,10 @@ class Distribution:
         """Name of the native that gives the log density or log probability."""
         return f"logpdf_{self.stem}"
 
+    def accepts(self, *parameters: float) -> bool:
+        """Whether these numbers are parameters that it has."""
+        return bool(NATIVES[self.valid](*parameters))
+
     @property
     def improper(self) -> bool:
         """Whether it has a density, but no draws."""

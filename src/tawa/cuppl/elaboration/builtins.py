@@ -14,7 +14,6 @@ from tawa.cuppl.elaboration.equality import emit_equal
 from tawa.cuppl.elaboration.matrices import MATRIX_BUILTINS
 from tawa.cuppl.elaboration.values import DistValue, Dyn, Memo, Never, TupleValue, Value
 from tawa.cuppl.elaboration.vectors import VECTOR_BUILTINS
-from tawa.cuppl.translation.registry import NATIVES
 from tawa.cuppl.typing.failures import (
     DIVISION,
     INFINITE_SUPPORT,
@@ -247,10 +246,9 @@ def parameter_regs(e: Elaborator, family: Distribution, value: DistValue) -> tup
 
 
 def _check(e: Elaborator, family: Distribution, regs: tuple[Reg, ...], span: Span) -> None:
-    known = [e.b.constants.get(reg) for reg in regs]
-    vectors = any(reg.type is Type.REF for reg in regs)
-    if None not in known and not vectors and NATIVES[family.valid](*known):
-        return
+    if Type.REF not in {reg.type for reg in regs} and e.b.constants.keys() >= set(regs):
+        if family.accepts(*(e.b.constants[reg] for reg in regs)):
+            return
     valid = e.b.call(family.valid, regs, [Type.BOOL])[0]
     site = e.shared.site(span, f"{family.stem} needs {family.requirement}")
     e.b.fail_if(e.b.op("not", valid), INVALID_PARAMETER, site)

@@ -1,7 +1,7 @@
 """Elementary functions on top of correctly rounded arithmetic, so that every machine agrees.
 
-Accuracy is 1 to 2 units in the last place (`power` with a fraction loses the size of its exponent). Polynomial
-coefficients are minimax fits made for these intervals.
+Accuracy is 1 to 2 units in the last place (`power` with a fraction loses the size of its exponent).
+Polynomial coefficients are minimax fits made for these intervals.
 """
 
 from __future__ import annotations
