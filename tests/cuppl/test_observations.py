@@ -94,7 +94,7 @@ def test_parts_that_are_vectors_are_arrays() -> None:
     arrays = list(posterior.arrays.values())
     assert [a.shape for a in arrays] == [(100,), (100, 2), (100, 1, 2)]
     assert (arrays[1][:, 1] == 2 * arrays[0]).all()
-    with pytest.raises(NoColumn, match="a vector in each draw"):
+    with pytest.raises(NoColumn, match="a vector or a matrix in each draw"):
         posterior.mean("1")
 
 
