@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tawa
 import tawa.language as tl
 from tawa.base.errors import TawaError
-from tawa.driver.choice.candidates import candidates
+from tawa.driver.choice.candidates import Candidate, candidates
 from tawa.driver.choice.choose import Ranking, ranking
 from tawa.driver.choice.profile import Profile, Sizes
 from tawa.driver.choosing import Fitted, fitted, profile_for
@@ -162,6 +165,25 @@ def test_what_does_not_compile_is_left_out():
     (decision,) = [d for d in result.compiled.decisions if isinstance(d, Chosen)]
     assert decision.taken == decision.written
     assert str(decision).startswith("choice: as written")
+
+
+def test_what_finds_no_room_is_not_tried_with_other_options():
+    found = profile(gemm, *GEMM, "i32", **TILE)
+    ranked = ranking(found, Sizes((64, 64), (("K", 512),)), {}, H200)
+    asked: list[dict[str, Any]] = []
+    crowd = Candidate((("ctas_per_sm", 2),), 2)
+    alone = Candidate((("persistent", True),), persistent=True)
+    first, second, third = (replace(ranked.written, candidate=c) for c in (crowd, crowd, alone))
+    ranked = replace(ranked, better=(first, second, third))
+
+    def compile_(options: Any) -> Any:
+        asked.append(dict(options))
+        if dict(options).get("ctas_per_sm") == 2:
+            raise TawaError("no room")
+        return gemm.compile(*GEMM, "i32", **TILE)
+
+    assert fitted(ranked, compile_).options == alone.options
+    assert [o.get("ctas_per_sm", 1) for o in asked[:2]] == [2, 1]
 
 
 def test_sizes_that_grow_are_few():

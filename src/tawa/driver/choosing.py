@@ -90,16 +90,24 @@ class Fitted:
 def fitted(found: Ranking, compile_: Callable[[tuple[tuple[str, Any], ...]], Compiled]) -> Fitted:
     """The first candidate that compiles without a loss; two are tried, then what was asked for.
 
-    `compile_` takes options besides those asked for. Raises what compiling as written raises.
+    CTAs that found no room on a multiprocessor find none with other options either. `compile_`
+    takes options besides those asked for. Raises what compiling as written raises.
     """
-    for number, prediction in enumerate(found.better[:TRIED]):
+    crowded, tried = set[Any](), 0
+    for number, prediction in enumerate(found.better[:MOST_SHOWN]):
         options = prediction.candidate.options
+        ctas = dict(options).get("ctas_per_sm", 1)
+        if ctas in crowded or tried == TRIED:
+            continue
+        tried += 1
         try:
             compiled = compile_(options)
         except (TawaError, Refused):
-            continue
-        if not compiled.findings or compile_(()).findings:
+            compiled = None
+        if compiled is not None and (not compiled.findings or compile_(()).findings):
             return Fitted(with_choice(compiled, found, number), options)
+        if ctas > 1:
+            crowded.add(ctas)
     return Fitted(with_choice(compile_(()), found, None))
 
 
