@@ -5,6 +5,7 @@ python scripts/proofs.py --only gemm;softmax   some of them
 python scripts/proofs.py --jobs 16             in so many processes
 python scripts/proofs.py --failed              those again that were not proved
 python scripts/proofs.py --summary             what the rows say, nothing run
+python scripts/proofs.py --write               the last column of the table in docs/protocols.md
 
 New rows take the places of old ones of the same options.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections import Counter
@@ -32,6 +34,9 @@ from xdsl.parser import Parser  # noqa: E402
 from tawa.cli.check_sweep import Chosen, Row, Sweep  # noqa: E402
 from tawa.simulate import prove  # noqa: E402
 
+DOCUMENT = ROOT / "docs" / "protocols.md"
+TABLE = re.compile(r"(?<=<!-- table: sweep -->\n).*?(?=<!-- end -->)", re.DOTALL)
+HEAD = "every launch"
 ROWS = ROOT / "benchmarks" / "results" / "proofs.jsonl"
 SECONDS = 60.0
 Kept = dict[str, Any]
@@ -111,6 +116,30 @@ def summary(rows: list[Kept]) -> str:
     return "\n".join([*lines, *(f"{count:4} {why}" for why, count in counts.most_common())])
 
 
+def every(number: int, rows: list[Kept]) -> str:
+    """How many of a launch's modules are proved for every launch; nothing if none was tried."""
+    own = [row for row in rows if row["number"] == number]
+    return f"{sum(row['proved'] for row in own)} of {len(own)}" if own else ""
+
+
+def with_column(text: str, names: list[str], rows: list[Kept]) -> str:
+    """The table of a document with the column `every launch` made anew."""
+    left = {name: [n for n, found in enumerate(names) if found == name] for name in names}
+
+    def line(old: str) -> str:
+        cells = [cell.strip() for cell in old.strip("|").split("|")][:6]
+        if cells[0] == "kernel":
+            return f"| {' | '.join([*cells, HEAD])} |"
+        if set(cells[0]) == {"-"}:
+            return "|---" * 7 + "|"
+        return f"| {' | '.join([*cells, every(left[cells[0]].pop(0), rows)])} |"
+
+    def table(found: re.Match[str]) -> str:
+        return "".join(f"{line(old)}\n" for old in found.group().splitlines())
+
+    return TABLE.sub(table, text)
+
+
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -119,12 +148,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for one module")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--summary", action="store_true", help="of the rows that are kept")
+    parser.add_argument("--write", action="store_true", help="them into docs/protocols.md")
     chosen = parser.parse_args()
     rows = {(row["number"], str(row["options"])): row for row in kept()}
-    if not chosen.summary:
-        from launches import LAUNCHES
+    from launches import LAUNCHES
 
-        names = [small.name for small in LAUNCHES]
+    names = [small.name for small in LAUNCHES]
+    if chosen.write:
+        text = DOCUMENT.read_text()
+        DOCUMENT.write_text(with_column(text, names, list(rows.values())))
+    elif not chosen.summary:
         wanted = set(chosen.only.split(";")) if chosen.only else set(names)
         if chosen.failed:
             wanted &= {row["kernel"] for row in rows.values() if not row["proved"]}
