@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / p) for p in ("tests/simulate", "tests/workloads", "src")]
+sys.path[:0] = [str(ROOT / p) for p in ("tests/simulate", "src")]
 
-from handwritten import hopper_context  # noqa: E402
 from xdsl.dialects.builtin import ModuleOp  # noqa: E402
 from xdsl.parser import Parser  # noqa: E402
 
 from tawa.cli.check_sweep import Chosen, Row, Sweep  # noqa: E402
+from tawa.driver.compiled import context  # noqa: E402
 from tawa.simulate import prove  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "protocols.md"
@@ -67,7 +67,7 @@ def modules_of(number: int) -> list[tuple[Chosen, str]]:
 
 def proved(text: str, seconds: float) -> Kept:
     """What is found of one module; the time is a processor's."""
-    module = Parser(hopper_context(), text).parse_module()
+    module = Parser(context(), text).parse_module()
     begin = time.process_time()
     found = prove(module, seconds)
     took = round(time.process_time() - begin, 1)
