@@ -89,7 +89,32 @@ def gpu_table(rows: list[Row]) -> str:
     return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
 
 
-TABLES = {"cuppl-cpu": table, "cuppl-gpu": gpu_table}
+def reference_table(rows: list[Row]) -> str:
+    """The latest row of each posterior: how far its figures are from the reference draws'."""
+    latest = {row["case"]["posterior"]: row for row in rows if "away" in row}
+    if not latest:
+        return "(no rows)"
+    lines = [
+        "| posterior | figures | beyond 3 errors | farthest | least effective sample size | diverged |",
+        "|---|---|---|---|---|---|",
+    ]
+    all_sizes: list[float] = []
+    for name, row in sorted(latest.items()):
+        sizes = [abs(value) for one in row["away"] for value in one.values()]
+        all_sizes += sizes
+        lines.append(
+            f"| {name} | {len(sizes)} | {sum(s > 3 for s in sizes)} | {max(sizes):.2f} "
+            f"| {min(row['ess']):.0f} | {sum(row['divergent']):.0f} |"
+        )
+    beyond = sum(s > 3 for s in all_sizes)
+    total = f"{len(latest)} posteriors, {len(all_sizes)} figures: {beyond} beyond 3 errors"
+    commits = sorted({row["commit"] for row in latest.values()})
+    return "\n".join([*lines, "", f"{total}. Commits {', '.join(commits)}."])
+
+
+TABLES = {
+    "cuppl-cpu": table, "cuppl-gpu": gpu_table, "cuppl-posteriordb": reference_table,
+}  # fmt: skip
 
 
 def read(name: str = "cuppl") -> list[Row]:

@@ -57,6 +57,9 @@ class Violation(Clash):
 Entry = tuple[Term, Term, Origin] | Constraint
 """One thing that was asked of a solver: an equation or a constraint."""
 
+MUCH = 8
+"""Constraints that wait for one variable, from which it is not bound to another."""
+
 
 class Solver:
     """The state of inference; a language derives from it to add kinds of terms and constraints.
@@ -154,6 +157,8 @@ class Solver:
         if left is right:
             return
         if isinstance(left, Variable) and left.kind == "type":
+            if isinstance(right, Variable) and self._much_awaited(left, right):
+                left, right = right, left
             self._bind_type(left, right, origin)
         elif isinstance(right, Variable) and right.kind == "type":
             self._bind_type(right, left, origin)
@@ -164,6 +169,18 @@ class Solver:
                 self.equate(one, other, origin)
         else:
             self.unify_other(left, right, origin)
+
+    def _much_awaited(self, one: Variable, other: Variable) -> bool:
+        """Whether so much waits for a variable that the other should be bound to it instead.
+
+        Each of a thousand items of a vector waits to be a number.
+        """
+        waiting = len(self._watchers.get(one, ()))
+        return (
+            waiting > MUCH
+            and other.kind == one.kind
+            and waiting > len(self._watchers.get(other, ()))
+        )
 
     def unify_other(self, left: Term, right: Term, origin: Origin) -> None:
         """Make two terms equal that aren't types. The base has none."""

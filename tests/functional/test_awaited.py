@@ -1,0 +1,29 @@
+"""Inference of long vectors takes time in proportion to their length."""
+
+from __future__ import annotations
+
+import pytest
+
+from tawa import cuppl
+from tawa.cuppl.typing.language import NumberSolver
+
+
+def attempts(items: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    count = 0
+    plain = NumberSolver.attempt
+
+    def counted(self: NumberSolver, constraint: object) -> bool:
+        nonlocal count
+        count += 1
+        return plain(self, constraint)  # pyright: ignore
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NumberSolver, "attempt", counted)
+        cuppl.model(f"def main () = sum [{', '.join(map(str, range(items)))}]")
+    return count
+
+
+def test_each_item_of_a_vector_is_looked_at_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = attempts(301, monkeypatch), attempts(603, monkeypatch)
+    assert many < 2.5 * few
+    assert many < 10 * 603
