@@ -95,7 +95,7 @@ def reference_table(rows: list[Row]) -> str:
     if not latest:
         return "(no rows)"
     lines = [
-        "| posterior | figures | beyond 3 errors | farthest | least effective sample size | diverged |",
+        "| posterior | figures | beyond 3 errors | farthest | least ESS | diverged |",
         "|---|---|---|---|---|---|",
     ]
     all_sizes: list[float] = []
