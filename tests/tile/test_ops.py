@@ -32,6 +32,7 @@ func.func @all(%p : !tawa.ptr<f16>, %n : i32, %d : !tawa.desc<tensor<16x8xf16>>)
   %c = tile.cat %a0, %a1 : tensor<16xf16>, tensor<16xf16> -> tensor<32xf16>
   %size = tile.desc_size %d[0] : !tawa.desc<tensor<16x8xf16>> -> i32
   %step = tile.desc_size %d[0] stride : !tawa.desc<tensor<16x8xf16>> -> i64
+  %base = tile.desc_base %d : !tawa.desc<tensor<16x8xf16>> -> !tawa.ptr<f16>
   %x = tile.desc_load %d[%n, %n] : !tawa.desc<tensor<16x8xf16>> -> tensor<16x8xf16>
   %window = tile.extract_slice %x[%n, %n] : tensor<16x8xf16> -> tensor<4x8xf16>
   %xt = tile.trans %x order [1, 0] : tensor<16x8xf16> -> tensor<8x16xf16>
