@@ -31,6 +31,8 @@ OPTIONAL_PACKAGES = {
     "triton": "runs unmodified Triton kernels, and is a peer in benchmarks: pip install triton",
     "lark": "grammars of Axon and CuPPL: pip install 'tawa[all]'",
     "llvmlite": "CuPPL on the CPU: pip install 'tawa[cuppl]'",
+    "ml_dtypes": "bf16 in Axon: pip install 'tawa[axon]'",
+    "safetensors": "weights of Axon's functions from files: pip install 'tawa[weights]'",
     "onnx": "reads and writes ONNX graphs: pip install 'tawa[axon]'",
     "onnxruntime": "folds constants of ONNX models: pip install 'tawa[axon]'",
     "pygls": "`tawa axon lsp`, for editors: pip install 'tawa[axon]'",
