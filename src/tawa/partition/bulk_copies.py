@@ -39,7 +39,6 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.machine.chips import SM_90A
-from tawa.partition.own_copies import may_copy_itself
 from tawa.partition.pointer_loads import reason_against, run_of, wanted_loads
 from tawa.partition.strided_tiles import NotStrided, Stride, Strided, StridedTiles
 from tawa.tile.analysis.axis_info import AxisAnalysis
@@ -68,14 +67,15 @@ class BulkCopies:
     def apply(self, module: ModuleOp) -> None:
         """Give loads that a loading role may do a descriptor, coordinates and a condition."""
         options = self.options
-        if options.cluster != 1 or not options.bulk_copies:
-            return
+        if options.specialize is False or options.cluster != 1 or not options.bulk_copies:
+            return  # what tests a box costs an only role as much as its copies
         for kernel in module.ops:
             if isinstance(kernel, func.FuncOp):
                 self._kernel(kernel)
 
     def _kernel(self, kernel: func.FuncOp) -> None:
-        loads = self._loads(kernel, AxisAnalysis())
+        axes, warps = AxisAnalysis(), self.options.num_warps
+        loads = [op for op in wanted_loads(kernel) if not reason_against(op, kernel, axes, warps)]
         for load in loads:
             _separate(load)
         axes, tiles, found = AxisAnalysis(), StridedTiles(), list[str]()
@@ -88,17 +88,6 @@ class BulkCopies:
                 self.decided.add(NotCopiedInBulk(name, str(error), load.name, span=span_of(load)))
         if found:
             self.decided.add(CopiedInBulk(tuple(found), span=span_of(loads[0])))
-
-    def _loads(self, kernel: func.FuncOp, axes: AxisAnalysis) -> list[Load]:
-        """The loads that a loading role may do, or that the only role may copy ahead."""
-        options = self.options
-        return [
-            op
-            for op in wanted_loads(kernel)
-            if (options.specialize is not False
-                and not reason_against(op, kernel, axes, options.num_warps))
-            or (not options.specialize and may_copy_itself(op, kernel, axes, options))
-        ]  # fmt: skip
 
 
 # --- pointers that loops carry ------------------------------------------------------------------
