@@ -17,7 +17,8 @@ from tawa.base.layout import Layout, Mode
 from tawa.base.types import element_of, i32, is_float, shape_of
 from tawa.codegen.fragments import convert, fragment, natural
 from tawa.codegen.group_lowering import GroupLowering
-from tawa.codegen.tensors import across_lanes, across_warps
+from tawa.codegen.tensors import across_lanes
+from tawa.codegen.warp_parts import across_warps
 from tawa.hopper.dialect.fragment import (
     Coordinate,
     Extract,
@@ -27,6 +28,7 @@ from tawa.hopper.dialect.fragment import (
     Relabel,
     ShuffleXor,
     Window,
+    layout_of,
 )
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
@@ -37,12 +39,6 @@ Combine = Callable[[Values, Values], Values]
 
 NOWHERE = 2**31 - 1
 """The position of what is found at none."""
-
-
-def layout_of(value: SSAValue) -> Layout:
-    """The layout of a fragment."""
-    assert isinstance(value.type, FragType)
-    return value.type.layout
 
 
 def combine_with(g: GroupLowering, block: Block) -> Combine:
@@ -115,7 +111,16 @@ def in_thread(g: GroupLowering, values: Values, axis: int, combine: Combine) -> 
 def reduce(g: GroupLowering, values: Values, axis: int, combine: Combine) -> Values:
     """Combine along the axis: in each thread, across lanes, across warps; the axis is gone."""
     layout = layout_of(values[0])
-    values = in_thread(g, values, axis, combine)
+    values = over_lanes(g, in_thread(g, values, axis, combine), layout, axis, combine)
+    result = layout.without(axis)
+    values = [g.add(Relabel(v, result)) for v in values]
+    return across_parts(g, values, layout, axis, combine)
+
+
+def over_lanes(
+    g: GroupLowering, values: Values, layout: Layout, axis: int, combine: Combine
+) -> Values:
+    """Combine what the lanes of a warp hold along a dimension of a tile's layout."""
     below = 1
     for mode in layout.lane:
         if mode.dim == axis:
@@ -123,9 +128,7 @@ def reduce(g: GroupLowering, values: Values, axis: int, combine: Combine) -> Val
                 others = [g.add(ShuffleXor(v, below << bit)) for v in values]
                 values = combine(values, others)
         below *= mode.extent
-    result = layout.without(axis)
-    values = [g.add(Relabel(v, result)) for v in values]
-    return across_parts(g, values, layout, axis, combine)
+    return values
 
 
 def across_parts(
@@ -135,7 +138,8 @@ def across_parts(
     result = layout.without(axis)
     if any(m.dim == axis for m in layout.warp):
         rows = [across_warps(g, v, layout, axis) for v in values]
-        whole = in_thread(g, rows, 0, combine)
+        own = in_thread(g, rows, 0, combine)
+        whole = over_lanes(g, own, layout_of(rows[0]), 0, combine)
         values = [g.add(Relabel(v, result)) for v in whole]
     return values
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
@@ -19,15 +18,14 @@ from tawa.codegen.fragments import (
     agreed,
     convert,
     exchange,
-    exchanged,
     fragment,
     mapped,
     natural,
     scratch,
-    scratch_tile,
     team_sync,
 )
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering
+from tawa.codegen.warp_parts import across_warps
 from tawa.hopper.dialect.access_text import CACHE_POLICIES, Manner
 from tawa.hopper.dialect.fragment import (
     Extract,
@@ -36,6 +34,7 @@ from tawa.hopper.dialect.fragment import (
     Relabel,
     ShuffleXor,
     VoteAny,
+    layout_of,
 )
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
 from tawa.hopper.dialect.lane_reduction import REPEATABLE, ReduceLanes, reduces_lanes
@@ -145,8 +144,8 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
     value = across_lanes(g, g.add(ReduceRegisters(source, axis, kind)), layout, axis, kind)
     if any(m.dim == axis for m in layout.warp):
         rows = across_warps(g, value, layout, axis)
-        whole = g.add(ReduceRegisters(rows, 0, kind))
-        value = g.add(Relabel(whole, layout.without(axis)))
+        parts = across_lanes(g, g.add(ReduceRegisters(rows, 0, kind)), layout_of(rows), 0, kind)
+        value = g.add(Relabel(parts, layout.without(axis)))
     if shape_of(op.result.type):
         wanted = g.layouts.of.get(op.result)
         value.name_hint = op.result.name_hint
@@ -217,45 +216,6 @@ def lower_lane_partials(g: GroupLowering, op: aref.LanePartials) -> None:
     assert isinstance(source.type, FragType)
     parts = g.add(Relabel(own, lane_parts(source.type.layout)))
     g.fragments[op.result] = convert(g, parts, g.layouts.of[op.result])
-
-
-def across_warps(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -> SSAValue:
-    """All warps' parts along a dimension, in each thread, as a new first dimension.
-
-    Each warp writes a row of scratch space and reads all rows. `layout` is that of the whole tile;
-    `value` lacks the dimension.
-    """
-    assert isinstance(value.type, FragType)
-    result = value.type.layout
-    count = 1
-    row: dict[int, int] = {}
-    for i, mode in enumerate(layout.warp):
-        if mode.dim == axis:
-            row[i] = count
-            count *= mode.extent
-
-    def shifted(modes: Modes) -> Modes:
-        return tuple(m if m.dim == REPLICA else replace(m, dim=m.dim + 1) for m in modes)
-
-    inner = result.shape or (1,)
-    own = tuple(
-        Mode(m.extent, 0, row[i]) if i in row else shifted((m,))[0]
-        for i, m in enumerate(result.warp)
-    )
-    parts = Layout((count, *inner), shifted(result.reg), shifted(result.lane), own)
-    every = Layout(
-        parts.shape,
-        (*shifted(result.reg), Mode(count, 0, 1)),
-        shifted(result.lane),
-        shifted(result.warp),
-    )
-    # Parts of one element are neighbours, so that a thread reads several at once.
-    last = (*range(1, len(parts.shape)), 0)
-    order = last if math.prod(inner) == 1 else tuple(range(len(parts.shape)))
-    tile = scratch_tile(parts.permuted(order).shape, value.type.element_type)
-    place = exchanged(g, g.add(Relabel(value, parts.permuted(order))), tile)
-    found = g.add(SharedLoad(place, value.type.with_layout(every.permuted(order))))
-    return found if order != last else g.add(Relabel(found, every))
 
 
 def lower_load(g: GroupLowering, op: Load) -> None:

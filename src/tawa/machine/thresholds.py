@@ -35,8 +35,6 @@ class Thresholds:
     """Of a role that copies through pointers: for an address, beside them, at least."""
     loader_spare: int = figure(24, "counted", _POINTERS + ", where consumers need them")
     """Registers that such a role does without where its consumers need them."""
-    copies_loaded: int = figure(16, "counted", "16 loads of a word, or one and 8 reads of two")
-    """Threads that load one element beside products, from which on they exchange it."""
     moving_registers: int = figure(32, "counted", "a moving role with four blocks, without spills")
     """Registers of a moving role that can hold four blocks of a tile."""
     exchange_gain: float = figure(

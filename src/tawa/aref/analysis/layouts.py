@@ -16,6 +16,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import f32
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
+from tawa.aref.analysis.shared_rows import pays_to_share
 from tawa.aref.dialect.ops import (
     CopyInto,
     DotIssue,
@@ -76,9 +77,6 @@ WIDEST = SM_90A.copy_unit
 
 SQUARE = WIDEST // WORD
 """Rows and columns of words that a thread transposes: an access either way."""
-
-MANY_COPIES = SM_90A.thresholds.copies_loaded
-"""Threads that load the same element, from which on one loads it and the others get it."""
 
 MUCH_WORK = SM_90A.thresholds.remade_work
 """Instructions from which on a value is not made again in a loop."""
@@ -496,34 +494,28 @@ class Layouts:
             vector //= 2
         return blocked(shape, self.warps, vector, order)
 
-    def _load_rows_once(self) -> None:
-        """Let threads share the loads of a row beside a product's columns, and exchange it.
+    def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:
+        """The layout in which to load what users want in another: theirs, if it is no row.
 
-        Where a loop would have each thread load many elements one by one that others load too.
+        Of a row threads share the loads and exchange it, where each would load many elements one
+        by one that others load too.
         """
-        for value in self._flexible():
-            op, shape = value.owner, shape_of(value.type)
-            if not isinstance(op, Load) or len(shape) != 1 or fastest(self.axes, op.ptr)[1] > 1:
-                continue
-            share = max(1, math.prod(shape) // (32 * self.warps))
-            together = carried_with(value, self._same)
-            if value not in self.of and any(map(_loops, together)):
-                wanted = self._wanted_of_any(value)
-                if wanted is not None and wanted.registers >= MANY_COPIES * share:
-                    self._set(value, self._load_default(value))
-        self._propagate()
+        op = value.owner
+        if not isinstance(op, Load) or len(wanted.shape) != 1 or fastest(self.axes, op.ptr)[1] > 1:
+            return wanted
+        own = self._load_default(value)
+        return own if pays_to_share(wanted, own, byte_size(element_of(value.type))) else wanted
 
     def _run(self) -> None:
         for op in self.ops:  # before products by warps, which take an accumulator in any layout
             if isinstance(op, DotIssue):
                 self._set(op.result, self.accumulator(op))
         self._propagate()
-        self._load_rows_once()
         while flexible := self._flexible():
             for value in flexible:
                 found = self._wanted_of_any(value)
                 if found is not None:
-                    self._set(value, found)
+                    self._set(value, self._loaded_in(value, found))
                     break
             else:  # smaller tiles follow larger ones: copies of a row are loaded, not exchanged
                 largest = max(flexible, key=lambda v: (math.prod(shape_of(v.type)), _loops(v)))
