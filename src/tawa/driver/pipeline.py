@@ -25,6 +25,7 @@ from tawa.base.options import Options
 from tawa.codegen.lower import LowerToHopper
 from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
 from tawa.hopper.passes.roundings import separate_roundings
+from tawa.hopper.passes.strips import Strips
 from tawa.ir.contracts import Pass, check
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import AT_LEVEL
@@ -135,6 +136,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Once everything lies where it does in shared memory.
             RedundantBarrierElimination(decided),
             *separate_roundings(options),
+            Strips(options),
         ],
     }
     return stages[stage]()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import (
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerAttr,
@@ -21,7 +23,7 @@ from tawa.base.types import PlanType, bf16, f16, f32
 from tawa.hopper.dialect import HopperOp
 from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
 from tawa.hopper.dialect.structure import Role
-from tawa.hopper.dialect.text import Writer, c_type
+from tawa.hopper.dialect.text import STRIPS, Writer, c_type
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
 from tawa.ir.elementwise import Map
@@ -37,8 +39,12 @@ class KernelWriter(Writer):
 
     def region(self, region: Region) -> None:
         """Write the ops of a region's only block."""
-        for op in region.block.ops:
-            write_op(self, op)
+        for strips, ops in groupby(region.block.ops, key=lambda op: op.attributes.get(STRIPS)):
+            if isinstance(strips, DenseArrayBase):
+                _write_strips(self, list(ops), int(strips.get_values()[1]))
+            else:
+                for op in ops:
+                    write_op(self, op)
 
 
 def _constant(w: Writer, op: arith.ConstantOp) -> None:
@@ -60,8 +66,7 @@ def _map(w: Writer, op: Map) -> None:
     name = w.declare(op.result)
     if op.function.data == "truncf" and operands == [f32] and element in (f16, bf16):
         if result.layout.registers % 2 == 0:
-            w.line("#pragma unroll")
-            head = f"for (int i = 0; i < {result.layout.registers}; i += 2)"
+            head = w.registers(result.layout, step=2)
             pairs = f"{name}[i], {name}[i + 1], {names[0]}[i], {names[0]}[i + 1]"
             w.line(f"{head} round_pair({pairs});")
             return
@@ -172,6 +177,17 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     func.ReturnOp: _nothing,
 }
 """Text of the builtin ops; Hopper's own ops carry theirs."""
+
+
+def _write_strips(w: KernelWriter, ops: Sequence[Operation], width: int) -> None:
+    """Write all ops for the first registers, then for the next."""
+    types = [v.type for op in ops for v in (*op.operands, *op.results)]
+    registers = next(t.layout.registers for t in types if isinstance(t, FragType))
+    for first in range(0, registers, width):
+        w.strip = first, first + width
+        for op in ops:
+            write_op(w, op)
+    w.strip = None
 
 
 def write_op(w: KernelWriter, op: Operation) -> None:

@@ -15,7 +15,7 @@ UNROLL = "#pragma unroll"
 MANY = 600
 """Unrolled loops from which on they are written out; below, both take as long."""
 
-_LOOP = re.compile(r"( *)for \(int i = 0; i < (\d+); (?:\+\+i|i \+= (\d+))\) ([^{].*;)")
+_LOOP = re.compile(r"( *)for \(int i = (\d+); i < (\d+); (?:\+\+i|i \+= (\d+))\) ([^{].*;)")
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def _expanded(lines: Sequence[tuple[str, T]]) -> Iterator[tuple[str, T]]:
             yield line, origin
             number += 1
             continue
-        indent, count, step, statement = loop.groups()
-        for i in range(0, int(count), int(step or 1)):
+        indent, first, end, step, statement = loop.groups()
+        for i in range(int(first), int(end), int(step or 1)):
             yield indent + re.sub(r"\bi\b", str(i), statement), origin
         number += 2

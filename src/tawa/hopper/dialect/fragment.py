@@ -205,7 +205,9 @@ class Anchored(HopperOp):
     def cuda(self, w: Writer) -> None:
         """A line for each register."""
         name, operand = w.declare(self.value), w.name(self.operand)
-        for i, (anchor, distance) in enumerate(zip(self.anchors, self.distances, strict=True)):
+        anchors, distances = self.anchors, self.distances
+        for i in range(*(w.strip or (0, len(anchors)))):
+            anchor, distance = anchors[i], distances[i]
             w.line(f"{name}[{i}] = {self._text(f'{operand}[{anchor}]', distance)};")
 
     def _text(self, anchor: str, distance: int) -> str:

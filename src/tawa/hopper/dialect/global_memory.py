@@ -294,17 +294,15 @@ class GlobalStore(HopperOp):
         frag = self.value.type
         assert isinstance(frag, FragType)
         count, owner = self.vector.value.data, owner_condition(frag.layout)
-        with w.block(f"if ({owner})" if owner else ""):
-            w.line("#pragma unroll")
-            loop = f"for (int i = 0; i < {frag.layout.registers}; i += {count})"
-            with w.block(loop):
 
-                def store(start: int, size: int) -> None:
-                    values = [f"{w.name(self.value)}[i + {start + j}]" for j in range(size)]
-                    at = f"{w.name(self.pointers)}[i{plus(start)}]"
-                    w.line(_store(w, self, at, values))
+        def store(start: int, size: int) -> None:
+            values = [f"{w.name(self.value)}[i + {start + j}]" for j in range(size)]
+            at = f"{w.name(self.pointers)}[i{plus(start)}]"
+            w.line(_store(w, self, at, values))
 
-                accesses(w, self.mask, count, _run_of(self), store)
+        own = f"if ({owner})" if owner else ""
+        with w.block(own), w.block(w.registers(frag.layout, step=count)):
+            accesses(w, self.mask, count, _run_of(self), store)
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""

@@ -48,6 +48,10 @@ def c_type(type_: Attribute) -> str:
     return short_name(type_)
 
 
+STRIPS = "hopper.strips"
+"""Attribute of ops that are written together, a few registers at a time: a number and how many."""
+
+
 class Writer:
     """Collects the lines of one kernel and the C++ name of every value."""
 
@@ -62,6 +66,8 @@ class Writer:
         self._taken: set[str] = set()
         self._counts: dict[str, int] = {}
         self.functions: dict[str, str] = {}
+        self.strip: tuple[int, int] | None = None
+        """The registers that are written now, of ops that are written strip by strip."""
 
     def line(self, text: str) -> None:
         """Append one line at the current depth."""
@@ -113,7 +119,12 @@ class Writer:
         self.line(f"{constant} {name} = {expression};")
 
     def declare(self, value: SSAValue) -> str:
-        """Declare a mutable variable (an array for a fragment) and return its name."""
+        """Declare a mutable variable (an array for a fragment) and return its name.
+
+        Of ops that are written strip by strip the first strip declares.
+        """
+        if self.strip is not None and self.strip[0]:
+            return self._names[value]
         name = self.define(value)
         size = f"[{value.type.layout.registers}]" if isinstance(value.type, FragType) else ""
         self.line(f"{c_type(value.type)} {name}{size};")
@@ -123,10 +134,12 @@ class Writer:
         """Write the ops of a region; the emitter, which knows all ops, defines it."""
         raise NotImplementedError
 
-    def registers(self, layout: Layout, index: str = "i") -> str:
-        """The head of the loop over a fragment's registers."""
+    def registers(self, layout: Layout, index: str = "i", step: int = 1) -> str:
+        """The head of the loop over a fragment's registers, or those of the strip."""
         self.line("#pragma unroll")
-        return f"for (int {index} = 0; {index} < {layout.registers}; ++{index})"
+        first, end = self.strip or (0, layout.registers)
+        advance = f"{index} += {step}" if step > 1 else f"++{index}"
+        return f"for (int {index} = {first}; {index} < {end}; {advance})"
 
     def assign(self, target: str, source: str, type_: Attribute) -> None:
         """`target = source;`, register by register for a fragment."""

@@ -1,0 +1,156 @@
+"""Elementwise work strip by strip: all ops for a few registers, then all for the next few.
+
+Op by op, a thread that holds 32 elements keeps 32 results of every op that others still need, and
+the assembler mostly keeps the order it is given. Strip by strip it keeps a few: a loss of thirty
+ops over 32 elements takes 94 registers for 175, and five CTAs of it share a multiprocessor for two.
+
+The ops stay as they are; `STRIPS` says which of them are written together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import DenseArrayBase, ModuleOp, i64
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.traits import Pure
+
+from tawa.base.options import Options
+from tawa.hopper.dialect.fragment import Anchored, Coordinate, Fill, Relabel
+from tawa.hopper.dialect.global_memory import GlobalStore
+from tawa.hopper.dialect.matrix import Wgmma
+from tawa.hopper.dialect.structure import Role
+from tawa.hopper.dialect.text import STRIPS
+from tawa.hopper.dialect.types import FragType
+from tawa.ir.contracts import Contract
+from tawa.ir.elementwise import Map
+from tawa.ir.properties import LOWERED
+
+REGISTER_BY_REGISTER = (Map, Fill, Coordinate, Relabel, Anchored, GlobalStore)
+"""Ops of which one register of the result needs that register of the operands alone."""
+LEAST_WIDTH = 4
+"""Registers of a strip: instructions that do not wait for each other, beside other warps'."""
+LEAST_OPS = 4
+"""Functions of a run; of fewer, few results are kept."""
+
+
+@dataclass
+class Run:
+    """Ops that follow each other and are done strip by strip."""
+
+    registers: int
+    ops: list[Operation] = field(default_factory=list[Operation])
+    width: int = LEAST_WIDTH
+    stored: list[SSAValue | None] = field(default_factory=list[SSAValue | None])
+    """The arguments that its stores write to, None where any may be."""
+    made: set[SSAValue] = field(default_factory=set[SSAValue])
+    """The results of its ops."""
+
+    @property
+    def pays(self) -> bool:
+        """Whether there is more than one strip of it, and enough to do in each."""
+        functions = sum(isinstance(op, Map) for op in self.ops)
+        fits = self.registers % self.width == 0 and self.registers > self.width
+        return fits and functions >= LEAST_OPS
+
+    def takes(self, op: Operation, *, overlapping: bool) -> bool:
+        """Whether an op may be one of the run: no store may change places with another's."""
+        if not isinstance(op, REGISTER_BY_REGISTER) or registers_of(op) != self.registers:
+            return False
+        if isinstance(op, Anchored):
+            return all(a <= i for i, a in enumerate(op.anchors))
+        if isinstance(op, GlobalStore) and self.stored:
+            to = argument_of(op.pointers)
+            apart = to is not None and None not in self.stored and to not in self.stored
+            return apart and not overlapping
+        return True
+
+    def add(self, op: Operation) -> None:
+        """Make an op the last one of the run."""
+        self.ops.append(op)
+        self.made.update(op.results)
+        if isinstance(op, GlobalStore):
+            self.width = max(self.width, op.vector.value.data)
+            self.stored.append(argument_of(op.pointers))
+
+
+def registers_of(op: Operation) -> int | None:
+    """The registers of all fragments that an op has to do with; None if it has none, or unequal."""
+    types = [v.type for v in (*op.operands, *op.results)]
+    counts = {t.layout.registers for t in types if isinstance(t, FragType)}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def argument_of(pointers: SSAValue) -> SSAValue | None:
+    """The kernel's argument that a pointer, or a fragment of them, is counted from."""
+    while not isinstance(pointers, BlockArgument):
+        op = pointers.owner
+        if isinstance(op, Fill | Anchored | Relabel):
+            pointers = op.operands[0]
+        elif isinstance(op, Map) and op.function.data == "addptr":
+            pointers = op.arguments[0]
+        else:
+            return None
+    kernel = pointers.owner.parent_op()
+    return pointers if isinstance(kernel, func.FuncOp) else None
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Note which ops are written strip by strip, in kernels of one role without wgmma."""
+
+    options: Options
+    name: ClassVar[str] = "strips"
+    contract: ClassVar[Contract] = Contract(requires=(LOWERED,))
+
+    def apply(self, module: ModuleOp) -> None:
+        """Give the ops of each run its number and width."""
+        roles = [op for op in module.walk() if isinstance(op, Role | Wgmma)]
+        if any(isinstance(op, Wgmma) or not op.whole for op in roles):
+            return
+        overlapping = bool(self.options.may_overlap or self.options.same_array)
+        blocks = [b for op in module.walk() for region in op.regions for b in region.blocks]
+        found = (run for block in blocks for run in runs(block, overlapping=overlapping))
+        for number, run in enumerate(found):
+            for op in run.ops:
+                op.attributes[STRIPS] = DenseArrayBase.from_list(i64, [number, run.width])
+
+
+def runs(block: Block, *, overlapping: bool) -> Iterator[Run]:
+    """The runs of a block that pay; what stands between their ops and needs none comes first."""
+    run: Run | None = None
+    for op in list(block.ops):
+        if run is not None and run.takes(op, overlapping=overlapping):
+            run.add(op)
+        elif run is not None and _comes_before(op, run):
+            op.detach()
+            block.insert_op_before(op, run.ops[0])
+        else:
+            if run is not None and run.pays:
+                yield run
+            run = _begun(op)
+    if run is not None and run.pays:
+        yield run
+
+
+def _begun(op: Operation) -> Run | None:
+    registers = registers_of(op)
+    run = None if registers is None else Run(registers)
+    if run is None or not run.takes(op, overlapping=True):
+        return None
+    run.add(op)
+    return run
+
+
+def _comes_before(op: Operation, run: Run) -> bool:
+    """Whether an op may be done before a run: it has no effect, and needs nothing of the run."""
+    pure = isinstance(op, arith.ConstantOp) or op.has_trait(Pure)
+    return (
+        pure
+        and op is not op.parent_block().last_op
+        and not op.regions
+        and not run.made & set(op.operands)
+    )
