@@ -48,3 +48,28 @@ def test_a_gathered_row_is_loaded_once_and_exchanged(columns: int) -> None:
     kinds = [op.results[0].type for op in loads]
     rows = [k.layout for k in kinds if isinstance(k, FragType) and k.layout.shape == (n,)]
     assert [layout.registers for layout in rows] == [math.ceil(n / 128)]
+
+
+@tawa.jit
+def tapped(x, w, y, T, D, BT: tl.constexpr, BD: tl.constexpr):
+    """Four taps of each column, 16 bytes from those of the next."""
+    t, d = tl.arange(0, BT), tl.arange(0, BD)
+    acc = tl.zeros((BT, BD), tl.float32)
+    for k in tl.static_range(4):
+        part = tl.load(x + (t[:, None] + k) * D + d).to(tl.float32)
+        acc += part * tl.load(w + d * 4 + k)[None, :]
+    tl.store(y + t[:, None] * D + d, acc.to(tl.float16))
+
+
+def test_scattered_rows_beside_a_tile_are_loaded_once() -> None:
+    arrays, (t, d) = Arrays(), (16, 128)
+    x, w, y = arrays.random("f16", t + 3, d), arrays.random("f32", d, 4), arrays.output("f16", t, d)
+    expected = sum(values(x)[k : k + t] * values(w)[:, k] for k in range(4))
+    compiled = check(
+        tapped, (1,), [x, w, y, t, d], {2: expected}, 1e-2, ("tile", "hopper", "ptx"),
+        BT=t, BD=d, num_warps=4,
+    )  # fmt: skip
+    loads = [op for op in compiled.module("hopper").walk() if isinstance(op, GlobalLoad)]
+    kinds = [op.results[0].type for op in loads]
+    taps = [k.layout for k in kinds if isinstance(k, FragType) and k.layout.shape == (d,)]
+    assert [layout.registers for layout in taps] == [1] * 4

@@ -23,6 +23,7 @@ from tawa.aref.passes.zero_products import ZeroProducts
 from tawa.base.attempts import Slack
 from tawa.base.options import Options
 from tawa.codegen.lower import LowerToHopper
+from tawa.hopper.passes.free_loops import FreeLoops
 from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
 from tawa.hopper.passes.roundings import separate_roundings
 from tawa.hopper.passes.strips import Strips
@@ -137,6 +138,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             RedundantBarrierElimination(decided),
             *separate_roundings(options),
             Strips(options),
+            FreeLoops(),
         ],
     }
     return stages[stage]()

@@ -23,7 +23,7 @@ from tawa.base.types import PlanType, bf16, f16, f32
 from tawa.hopper.dialect import HopperOp
 from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
 from tawa.hopper.dialect.structure import Role
-from tawa.hopper.dialect.text import STRIPS, Writer, c_type
+from tawa.hopper.dialect.text import MAY_UNROLL, STRIPS, Writer, c_type
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
 from tawa.ir.elementwise import Map
@@ -121,7 +121,8 @@ def _for(w: KernelWriter, op: scf.ForOp) -> None:
     i, type_ = w.define(index), c_type(index.type)
     lb, ub, step = (_atom(w.name(v)) for v in (op.lb, op.ub, op.step))
     advance = f"++{i}" if step == "1" else f"{i} += {step}"
-    w.line("#pragma unroll 1")
+    if MAY_UNROLL not in op.attributes:
+        w.line("#pragma unroll 1")
     with w.block(f"for ({type_} {i} = {lb}; {i} < {ub}; {advance})"):
         w.region(op.body)
         _copies(w, list(zip(names, _terminator(op.body.block).operands, strict=True)))

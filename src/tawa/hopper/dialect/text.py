@@ -48,6 +48,8 @@ def c_type(type_: Attribute) -> str:
     return short_name(type_)
 
 
+MAY_UNROLL = "hopper.may_unroll"
+"""Attribute of loops of which the assembler may put iterations together."""
 STRIPS = "hopper.strips"
 """Attribute of ops that are written together, a few registers at a time: a number and how many."""
 

@@ -19,7 +19,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import Pure
 
 from tawa.base.options import Options
-from tawa.hopper.dialect.fragment import Anchored, Coordinate, Fill, Relabel
+from tawa.hopper.dialect.fragment import Anchored, Coordinate, Fill, Relabel, layout_of
 from tawa.hopper.dialect.global_memory import GlobalStore
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.structure import Role
@@ -73,7 +73,11 @@ class Run:
         self.ops.append(op)
         self.made.update(op.results)
         if isinstance(op, GlobalStore):
-            self.width = max(self.width, op.vector.value.data)
+            # What a thread has side by side fills sectors of memory: it is written at once.
+            own = layout_of(op.value).reg[:1]
+            self.width = max(
+                self.width, op.vector.value.data, *(m.extent for m in own if m.stride == 1)
+            )
             self.stored.append(argument_of(op.pointers))
 
 
@@ -108,8 +112,7 @@ class Strips:
 
     def apply(self, module: ModuleOp) -> None:
         """Give the ops of each run its number and width."""
-        roles = [op for op in module.walk() if isinstance(op, Role | Wgmma)]
-        if any(isinstance(op, Wgmma) or not op.whole for op in roles):
+        if not of_one_role(module):
             return
         overlapping = bool(self.options.may_overlap or self.options.same_array)
         blocks = [b for op in module.walk() for region in op.regions for b in region.blocks]
@@ -117,6 +120,12 @@ class Strips:
         for number, run in enumerate(found):
             for op in run.ops:
                 op.attributes[STRIPS] = DenseArrayBase.from_list(i64, [number, run.width])
+
+
+def of_one_role(module: ModuleOp) -> bool:
+    """Whether all threads run the same code, and no warp group multiplies."""
+    found = [op for op in module.walk() if isinstance(op, Role | Wgmma)]
+    return all(isinstance(op, Role) and op.whole is not None for op in found)
 
 
 def runs(block: Block, *, overlapping: bool) -> Iterator[Run]:

@@ -1,0 +1,65 @@
+"""Elementwise ops that are written strip by strip: right, and never where stores may meet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulation import Arrays, check, values
+
+import tawa
+import tawa.language as tl
+from tawa.hopper.dialect.global_memory import GlobalStore
+from tawa.hopper.dialect.text import STRIPS
+from tawa.hopper.passes.strips import LEAST_WIDTH
+
+
+@tawa.jit
+def two(x, y, z, n, N: tl.constexpr):
+    """Two results of a chain of functions, of elements that a mask lets through."""
+    at = tl.arange(0, N)
+    inside = at < n
+    v = tl.load(x + at, mask=inside, other=0).to(tl.float32)
+    e = tl.exp(-tl.abs(v)) + v * 0.5
+    f = tl.where(v > 0, e * v, e - v)
+    tl.store(y + at, e.to(tl.float16), mask=inside)
+    tl.store(z + at, f / (e + 2), mask=inside)
+
+
+@pytest.mark.parametrize(("kind", "n"), [("f16", 1024), ("f16", 1021), ("f32", 1024)])
+def test_results_of_a_chain_are_stored_strip_by_strip(kind: str, n: int) -> None:
+    arrays = Arrays()
+    x, y, z = arrays.random(kind, n), arrays.output("f16", n), arrays.output("f32", n)
+    v = values(x)
+    e = np.exp(-np.abs(v)) + v * 0.5
+    f = np.where(v > 0, e * v, e - v) / (e + 2)
+    compiled = check(
+        two, (1,), [x, y, z, n], {1: e, 2: f}, 1e-2, ("tile", "hopper", "ptx"), N=1024, num_warps=1
+    )
+    stores = [op for op in compiled.module("hopper").walk() if isinstance(op, GlobalStore)]
+    first, second = (op.attributes[STRIPS] for op in stores)
+    assert first == second
+    assert f"for (int i = {8 if kind == "f16" else LEAST_WIDTH}; i <" in str(compiled.stages["cu"])
+
+
+@tawa.jit
+def shifted(x, y, N: tl.constexpr):
+    """The second store writes over what the first has written, one element further on."""
+    at = tl.arange(0, N)
+    v = tl.load(x + at)
+    w = tl.exp(v) * 2 + v
+    tl.store(y + at + 1, w)
+    tl.store(y + at, w * v + tl.abs(w))
+
+
+def test_stores_to_one_array_keep_their_order() -> None:
+    arrays, n = Arrays(), 512
+    x, y = arrays.random("f32", n), arrays.output("f32", n + 1)
+    v = values(x)
+    w = np.exp(v) * 2 + v
+    expected = np.append(w * v + np.abs(w), w[-1])
+    compiled = check(
+        shifted, (1,), [x, y], {1: expected}, 1e-4, ("tile", "hopper", "ptx"), N=n, num_warps=1
+    )
+    stores = [op for op in compiled.module("hopper").walk() if isinstance(op, GlobalStore)]
+    first, second = (op.attributes.get(STRIPS) for op in stores)
+    assert first is None or first != second
