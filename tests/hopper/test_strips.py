@@ -38,7 +38,8 @@ def test_results_of_a_chain_are_stored_strip_by_strip(kind: str, n: int) -> None
     stores = [op for op in compiled.module("hopper").walk() if isinstance(op, GlobalStore)]
     first, second = (op.attributes[STRIPS] for op in stores)
     assert first == second
-    assert f"for (int i = {8 if kind == "f16" else LEAST_WIDTH}; i <" in str(compiled.stages["cu"])
+    width = 8 if kind == "f16" else LEAST_WIDTH
+    assert f"for (int i = {width}; i <" in str(compiled.stages["cu"])
 
 
 @tawa.jit
