@@ -26,6 +26,7 @@ from tawa.hopper.dialect.structure import Role
 from tawa.hopper.dialect.text import STRIPS
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.contracts import Contract
+from tawa.ir.effects import is_terminator
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import LOWERED
 
