@@ -158,9 +158,5 @@ def _begun(op: Operation) -> Run | None:
 def _comes_before(op: Operation, run: Run) -> bool:
     """Whether an op may be done before a run: it has no effect, and needs nothing of the run."""
     pure = isinstance(op, arith.ConstantOp) or op.has_trait(Pure)
-    return (
-        pure
-        and op is not op.parent_block().last_op
-        and not op.regions
-        and not run.made & set(op.operands)
-    )
+    plain = pure and not op.regions and not is_terminator(op)
+    return plain and not run.made & set(op.operands)
