@@ -136,12 +136,15 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             Tidy(),
             # Once everything lies where it does in shared memory.
             RedundantBarrierElimination(decided),
-            *separate_roundings(options),
-            Strips(options),
-            FreeLoops(),
+            *_for_the_assembler(options),
         ],
     }
     return stages[stage]()
+
+
+def _for_the_assembler(options: Options) -> list[Pass]:
+    """How the same ops are written: what the assembler may put together, and what not."""
+    return [*separate_roundings(options), Strips(options), FreeLoops()]
 
 
 def choosing(steps: Sequence[Pass]) -> int:
