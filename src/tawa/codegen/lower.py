@@ -40,7 +40,6 @@ from tawa.codegen.scans import SCANS
 from tawa.codegen.shared_memory import SharedMemory, tile_for
 from tawa.codegen.stores import STORES
 from tawa.codegen.tensors import TENSORS
-from tawa.codegen.warp_matrix import WARP_MATRIX
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import BulkWaitRead
@@ -64,7 +63,6 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **CHANNELS,
     **TENSORS,
     **ATOMICS,
-    **WARP_MATRIX,
     **COMBINING,
     **SCANS,
     **JOINING,

@@ -1,4 +1,4 @@
-"""Lowering of matrix products to warp-group matrix instructions."""
+"""Lowering of matrix products to the instructions of warp groups, or of warps by themselves."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
+from tawa.aref.dialect.warp_ops import WarpDot
 from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator, operand
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
-from tawa.codegen.fragments import copied, fragment, natural, rearranged, team_sync
+from tawa.codegen.fragments import convert, copied, fragment, natural, rearranged, team_sync
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, RowWindow, View
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.core import number
@@ -32,6 +33,7 @@ from tawa.hopper.dialect.memory import SharedStore, Slot, Stmatrix, Subtile, Sub
 from tawa.hopper.dialect.sync import FenceProxyAsync
 from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import FragType, TileType
+from tawa.hopper.dialect.warp_matrix import WarpProduct
 
 
 class ProductNotSupported(TawaError):
@@ -389,11 +391,27 @@ def lower_restage(g: GroupLowering, op: aref.Restage) -> None:
     g.views[op.result] = View(place, view.shape, not view.transposed, order)
 
 
+def lower_warp_dot(g: GroupLowering, op: WarpDot) -> None:
+    """One op for all of K; an accumulator of other products too may have their layout."""
+    product, layout = op.product, g.layouts.accumulator(op)
+    views = g.views[op.a], g.views[op.b]
+    new = WarpProduct(
+        fragment(g, op.accumulator, layout),
+        (views[0].tile, views[1].tile),
+        (views[0].transposed, views[1].transposed),
+        product.inner,
+        product.precision,
+    )
+    result = g.add(new, op.result.name_hint)
+    g.fragments[op.result] = convert(g, result, g.layouts.of[op.result])
+
+
 MATRIX: dict[type[Operation], Callable[..., None]] = {
     aref.DotIssue: lower_dot_issue,
     aref.DotWait: lower_dot_wait,
     aref.ZeroUnless: lower_zero_unless,
     aref.Stage: lower_stage,
     aref.Restage: lower_restage,
+    WarpDot: lower_warp_dot,
 }
 """Lowering of matrix products."""
