@@ -28,7 +28,7 @@ def operator(
     tolerance: float = 2e-2,
 ) -> Case:  # fmt: skip
     """A case that makes an operator's launches again, as one compiler tuned them."""
-    output = torch.zeros(1)
+    output = empty(1)
 
     def launch(compiler: Any, descriptor: Any, config: dict[str, Any]) -> Any:
         scope = tawa.enable(strict=True) if compiler == "tawa" else nullcontext()
