@@ -61,7 +61,7 @@ def run(folder: Path, text: str, blocked: tuple[str, ...]) -> subprocess.Complet
 
 
 def test_the_extras_are_apart() -> None:
-    assert {"llvmlite", "lark", "onnx", "onnxruntime", "pygls"} == AXON | CUPPL
+    assert {"llvmlite", "lark", "ml_dtypes", "onnx", "onnxruntime", "pygls"} == AXON | CUPPL
     assert not CORE & (AXON | CUPPL)
     assert EXTRAS["all"] == ["tawa[axon,cuppl]"]
     assert any("all" in text for text in EXTRAS["dev"] if text.startswith("tawa["))

@@ -60,9 +60,9 @@ def launch(**options: Any) -> tuple[Recorded, np.ndarray]:
 
 
 def meetings(module: ModuleOp) -> list[Operation]:
-    """The meetings of the computing role in its loop."""
+    """The meetings of the computing role in its last loop; one before it may start copies."""
     role = next(op for op in module.walk() if isinstance(op, Role) and op.gives is None)
-    loop = next(op for op in role.walk() if isinstance(op, scf.ForOp))
+    *_, loop = (op for op in role.walk() if isinstance(op, scf.ForOp))
     return [op for op in loop.walk() if isinstance(op, NamedBarrierSync | CtaSync)]
 
 
@@ -74,7 +74,8 @@ def simulate(made: Recorded, module: ModuleOp) -> np.ndarray:
 
 
 WAYS = {"with a loading role": ({}, 3, 3), "eight warps": ({"num_warps": 8}, 3, 3),
-        "one role": ({"specialize": False}, 5, 4)}  # fmt: skip
+        "one role": ({"specialize": False, "num_stages": 1}, 5, 4),
+        "one role, copies ahead": ({"specialize": False}, 4, 3)}  # fmt: skip
 """Options, meetings in the loop, and how many of them order what several warps do.
 
 In one role, each warp multiplies by the rotary parts of the keys that it has stored itself.
