@@ -121,9 +121,9 @@ def test_do_not_specialize() -> None:
 def test_constexpr_parameters_are_specialized_in_any_case(listed: str | int) -> None:
     kernel = tawa.jit(do_not_specialize=(listed,))(axpy.fn)
     x, y = vectors()
-    with pytest.raises(TawaError, match="BLOCK marked as constexpr and listed in do_not_specialize"):
+    with pytest.raises(TawaError, match="BLOCK marked as constexpr and listed"):
         kernel[8](y, x, 2.0, 1000, BLOCK=128)
-    with pytest.raises(TawaError, match="BLOCK marked as constexpr and listed in do_not_specialize"):
+    with pytest.raises(TawaError, match="BLOCK marked as constexpr and listed"):
         kernel.compile("*f32", "*f32", "f32", "i32", BLOCK=128)
 
 
