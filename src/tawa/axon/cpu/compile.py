@@ -15,6 +15,7 @@ from tawa.axon.cpu.graph import Graph, Symbol
 from tawa.axon.cpu.trace import GraphTracer
 from tawa.axon.running.call import Function, known_sizes, to_value
 from tawa.axon.running.evaluate import Frame
+from tawa.axon.running.trees import leaves_of
 from tawa.base.user_frames import entries
 from tawa.functional.recursion import deep
 
@@ -59,7 +60,7 @@ class CpuFunction:
 
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
         """Check the arguments, then run. Raises ContractViolation, NotForOnnx."""
-        leaves = [np.asarray(leaf) for leaf in _leaves(arguments)]
+        leaves = [np.asarray(leaf) for leaf in leaves_of(arguments)]
         nested = tuple(_structure(argument) for argument in arguments)
         key = (*((a.shape, a.dtype) for a in leaves), nested, *sorted(statics.items()))
         program = self._programs.get(key)
@@ -119,14 +120,6 @@ class CpuFunction:
             )
         results.append(tracer.symbol(value))
         return None
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def _structure(value: Any) -> Any:

@@ -14,6 +14,7 @@ from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.control import mapped
 from tawa.axon.running.derivatives import backward
 from tawa.axon.running.tape import Tape, Traced, Value, primal
+from tawa.axon.running.trees import leaves_of
 
 Compiled = Callable[..., Any]
 
@@ -42,7 +43,7 @@ def pulled_back(value: Any, arguments: tuple[Any, ...], tracer: Tracer) -> tuple
 
     result = applied(value, tuple(mapped(watch, argument) for argument in given), tracer)
     totals: list[Any] = [None] * len(watched)
-    for part, slope in zip(_leaves(result), slopes, strict=True):
+    for part, slope in zip(leaves_of(result), slopes, strict=True):
         found = tape.derivatives(tracer, backward, part, slope, watched)
         totals = [_sum(tracer, a, b) for a, b in zip(totals, found, strict=True)]
     return tuple(
@@ -77,7 +78,7 @@ def through_torch(
     That takes the arguments and a tuple of the derivatives by the result's arrays.
     """
     torch: Any = import_module("torch")
-    tensors = [leaf for leaf in _leaves(arguments) if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in leaves_of(arguments) if isinstance(leaf, torch.Tensor)]
     structure: list[Any] = []
 
     class Call(torch.autograd.Function):
@@ -86,7 +87,7 @@ def through_torch(
         @staticmethod
         def forward(context: Any, *given: Any) -> Any:
             structure.append(function(*_replaced(arguments, iter(given), torch), **statics))
-            results = list(_leaves(structure[0]))
+            results = list(leaves_of(structure[0]))
             context.save_for_backward(*given)
             context.like = [(tuple(r.shape), r.dtype, r.device) for r in results]
             context.mark_non_differentiable(*(r for r in results if not r.is_floating_point()))
@@ -110,14 +111,6 @@ def through_torch(
     call: Any = Call
     found = call.apply(*tensors)
     return _filled(structure[0], iter(found))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def _replaced(value: Any, tensors: Iterator[Any], torch: Any) -> Any:

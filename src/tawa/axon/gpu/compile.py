@@ -23,6 +23,7 @@ from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.call import Function, known_sizes
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Constructed, Frame
+from tawa.axon.running.trees import leaves_of
 from tawa.base.user_frames import entries
 from tawa.functional.recursion import deep
 from tawa.runtime.arrays import HOST
@@ -75,7 +76,7 @@ class CompiledFunction:
 
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
         """Check the arguments, then launch. Raises ContractViolation, NotForGpu."""
-        leaves = list(_leaves(arguments))
+        leaves = list(leaves_of(arguments))
         if needs_gradients(leaves):
             return through_torch(self, self.pullback, arguments, statics)
         plan, structure, arrays = self._planned(leaves, arguments, statics)
@@ -90,7 +91,7 @@ class CompiledFunction:
 
     def plan(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Plan:
         """The plan for these arguments: its kernels are compiled, nothing is launched."""
-        return self._planned(list(_leaves(arguments)), arguments, statics)[0]
+        return self._planned(list(leaves_of(arguments)), arguments, statics)[0]
 
     def explain(self, *arguments: Any, **statics: int | tuple[int, ...]) -> str:
         """The fusion plan for these arguments as text: a kernel a paragraph, and the memory."""
@@ -128,7 +129,7 @@ class CompiledFunction:
 
         Its inputs, which of them start at whole 16 bytes, and how the results are nested.
         """
-        own = [leaf for leaf in _leaves(arguments) if _is_array(leaf)]
+        own = [leaf for leaf in leaves_of(arguments) if _is_array(leaf)]
         arrays = arrays_of(own, self.function)
         own_arguments = arguments[: len(arguments) - self.more]
         call = self.function.enter(own_arguments, statics)
@@ -176,14 +177,6 @@ def compile_for_device(
 
 def _is_array(leaf: Any) -> bool:
     return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in cast("tuple[Any, ...]", value):
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def _shape(value: Any) -> Any:

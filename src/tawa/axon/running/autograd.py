@@ -12,6 +12,7 @@ from tawa.axon.running.derivatives import backward
 from tawa.axon.running.evaluate import Evaluator
 from tawa.axon.running.registry import DTYPES, is_bf16
 from tawa.axon.running.tape import Tape, Traced, Value, primal
+from tawa.axon.running.trees import leaves_of
 
 Values = tuple[Value, ...]
 
@@ -48,7 +49,7 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
     """
     torch: Any = import_module("torch")  # only who has tensors has PyTorch
 
-    tensors = [leaf for leaf in _leaves(arguments) if is_torch(leaf)]
+    tensors = [leaf for leaf in leaves_of(arguments) if is_torch(leaf)]
     structure: list[Any] = []
 
     class Call(torch.autograd.Function):
@@ -64,7 +65,7 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
             ]
             queue = iter(watched)
             result = run(*_replaced(arguments, queue))
-            results = list(_leaves(result))
+            results = list(leaves_of(result))
             structure.append(result)
             context.step = (tape, watched, results)
             plain = [tensor_of(primal(r), torch).to(given[0].device) for r in results]
@@ -97,14 +98,6 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
 
 def _sum(one: Value | None, other: Value | None) -> Value | None:
     return other if one is None else one if other is None else one + other
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in cast("Values", value):
-            yield from _leaves(item)
-    else:
-        yield value
 
 
 def _replaced(value: Any, arrays: Iterator[Any]) -> Any:

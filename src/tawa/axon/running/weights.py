@@ -6,7 +6,7 @@ A weight is a leaf of a parameter: an array. It has the name that the definition
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 
 from tawa.axon.running.call import Function
 from tawa.axon.running.contract import Statics, type_of
+from tawa.axon.running.trees import leaves_of
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import WeightMismatch
@@ -247,15 +248,6 @@ def _nesting(tree: Any) -> str:
     if isinstance(tree, tuple):
         return f"({', '.join(_nesting(item) for item in cast('tuple[Any, ...]', tree))})"
     return "_"
-
-
-def leaves_of(tree: Any) -> Iterator[Leaf]:
-    """The leaves of a tree, in order."""
-    if isinstance(tree, tuple):
-        for item in cast("tuple[Any, ...]", tree):
-            yield from leaves_of(item)
-    else:
-        yield tree
 
 
 def filled(tree: Any, value: Callable[[Leaf], Any]) -> Any:
