@@ -74,16 +74,26 @@ ROOMS: dict[str, set[str]] = {
         *(*PASSES, "machine", "language", "frontend", "tile", "partition", "aref", "pipeline"),
         *("codegen", "hopper", "runtime", "simulate", "driver.choice"),
     },
+    # what others ask of a kernel: they know no level
+    "driver.inspection": {
+        *BASE,
+        "machine",
+        "hopper",
+        "hopper.dialect",
+        "driver",
+        "runtime",
+        "simulate",
+    },
     # beside Triton: takes over its launches, or stands for it
     "triton": {"base", "language", "driver", "runtime"},
     ".": {"base", "language", "driver", "runtime", "simulate", "triton"},
     # users of the public interface
     "kernels": {".", "language", "machine"},
-    "tasks.language": {"base", "machine", "language", "frontend", "driver", "runtime"},
+    "tasks.language": {"base", "language", "driver", "runtime"},
     "tasks.graph": {"base", "language", "tasks.language"},
     "tasks.lowering": {
-        *("base", "machine", "language", "frontend", "tile.analysis", "driver", "runtime"),
-        *("ir", "tile.dialect", "hopper.dialect", "simulate", "tasks.language", "tasks.graph"),
+        *("base", "language", "tile.analysis", "driver", "runtime"),
+        *("tasks.language", "tasks.graph"),
     },
     "tasks.devices": {"base", "runtime", "tasks.language", "tasks.graph"},
     "tasks": {"base", "language", "driver", "runtime", "simulate"},
@@ -136,9 +146,7 @@ ROOMS: dict[str, set[str]] = {
         ),
     },
     "cuppl": {"base", "functional", "runtime", ".", "language"},
-    "cli.report": {
-        *(*BASE, "machine", TILE, AREF, "hopper", "driver", "runtime", "simulate"),
-    },
+    "cli.report": {*BASE, "machine", "driver", "driver.inspection", "runtime", "simulate"},
     "cli.tasks": {
         *("base", "runtime", "simulate", "cli", "tasks", "tasks.language", "tasks.lowering"),
     },

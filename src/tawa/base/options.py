@@ -143,7 +143,12 @@ class Options:
     @property
     def machine(self) -> Chip:
         """The chip as one CTA sees it."""
-        return chip(self.chip).divided(self.ctas_per_sm)
+        return self.whole_machine.divided(self.ctas_per_sm)
+
+    @property
+    def whole_machine(self) -> Chip:
+        """The chip, all of it."""
+        return chip(self.chip)
 
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""

@@ -9,8 +9,9 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tawa.base.options import Options
 from tawa.base.user_frames import users_place
+from tawa.driver.inspection.products import matrix_instructions
+from tawa.driver.inspection.tile_programs import run_tile_module, tile_module
 from tawa.driver.jit import Kernel
 from tawa.language import dtypes
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
@@ -104,12 +105,9 @@ class CompiledTasks:
         self, launch: Launch, grid: int, given: Sequence[Any], now: dict[str, Any]
     ) -> None:
         """Run one launch's tile level."""
-        from tawa.driver.host_launch import stored
-        from tawa.simulate.interpret.tile import run
-
         with places_of(launch.kernel):
             module = self.tile_level(launch, now)
-        run(module, (grid,), [stored(g) for g in given])
+        run_tile_module(module, grid, given)
 
     def predict(self, *args: Any) -> list[LaunchPrediction]:
         """How long each launch of a call would take, by the timing model; needs no device."""
@@ -153,13 +151,10 @@ class CompiledTasks:
 
     def tile_level(self, launch: Launch, values: dict[str, Any]) -> ModuleOp:
         """A kernel's first level, for numbers of the types of these values."""
-        from tawa.driver.compilation import Compilation
-        from tawa.driver.compiler import tile_level
-
         types = self._signature(launch.kernel, values)
         key = id(launch), tuple(types.values())
         if key not in self.modules:
-            self.modules[key] = tile_level(Compilation(Options()), self.kernel(launch), types, {})
+            self.modules[key] = tile_module(self.kernel(launch), types)
         return self.modules[key]
 
     def _signature(self, kernel: KernelText, values: dict[str, Any]) -> dict[str, str]:
@@ -185,7 +180,8 @@ class CompiledTasks:
         options = self._capped(launch, kernel, given, options)
         if self.program.required or any(call.shares for call in launch.shared):
             found = kernel.compile(*given, **options)
-            check_layouts(found.module("hopper"), launch.shared, self.program.required)
+            made = matrix_instructions(found.module("hopper"))
+            check_layouts(made, launch.shared, self.program.required)
         return options
 
     def _capped(

@@ -9,10 +9,10 @@ from html import escape
 from typing import Any, cast
 
 from tawa.cli.report.model import Report
-from tawa.cli.report.occupancy import Buffer, Occupancy
 from tawa.cli.report.side_by_side import table
 from tawa.cli.report.timeline import Timeline, shares
 from tawa.cli.report.work import Bounds, Limit
+from tawa.driver.inspection.occupancy import Buffer, Occupancy
 
 KIB = 1024
 

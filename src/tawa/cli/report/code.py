@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -18,9 +19,11 @@ from tawa.base.spans import LOC, span_of
 from tawa.cli.report.listing import Line, Place, module_listing, places_of, source_listing
 from tawa.cli.report.machine_code import MachineLine, machine_code
 from tawa.driver.compiled import Compiled
-from tawa.hopper.emit import program_of
-from tawa.machine.chips import Chip
+from tawa.driver.inspection.cuda_lines import cuda_text
 from tawa.runtime.sass import disassemble
+
+if TYPE_CHECKING:
+    from tawa.machine.chips import Chip
 
 LEVELS = ("tile", "aref", "hopper")
 
@@ -60,10 +63,9 @@ def panes(compiled: Compiled, kernel: Place, file: str, target: Chip) -> list[Pa
 
 
 def _code(compiled: Compiled, module: ModuleOp, target: Chip) -> Iterable[Pane]:
-    program = program_of(module)
+    program = cuda_text(module)
     numbers = {op: number for number, op in enumerate(module.walk())}
-    text = program.text.splitlines()
-    first = next(n for n, line in enumerate(text, 1) if line.startswith('extern "C" __global__'))
+    text, first = program.text.splitlines(), program.kernel
     body = range(first, len(text) + 1)
     ops = {line: numbers[op] for line, op in program.writers.items()}
     places = {

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.options import Options
 from tawa.cli.report.code import Pane, panes
 from tawa.cli.report.launch import Launch
 from tawa.cli.report.listing import Place
-from tawa.cli.report.occupancy import Occupancy, occupancy
 from tawa.cli.report.timeline import Timeline, timeline
 from tawa.cli.report.work import Bounds, Work, bounds, launch_work
 from tawa.driver.compiled import Compiled
-from tawa.hopper.dialect.matrix import WgmmaWait
-from tawa.machine.chips import DEFAULT, Chip, chip
+from tawa.driver.inspection.occupancy import Occupancy, occupancy
+from tawa.driver.inspection.products import products_in_flight
 from tawa.simulate import LaunchPrediction, predict_launch
+
+if TYPE_CHECKING:
+    from tawa.machine.chips import Chip
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def build(
     options that it was compiled for, `launch` what to predict, at `clock_ghz` (the target's own by
     default). A `measured` timeline is shown below the predicted one.
     """
-    target = chip(request.options.chip)
+    target = request.options.whole_machine
     file = Path(begin[0]).name
     listings = panes(compiled, begin, file, target)
     module = compiled.module("hopper")
@@ -108,10 +109,10 @@ def predicted_timeline(
     launch: Launch,
     clock_ghz: float | None = None,
     module: ModuleOp | None = None,
-    target: Chip = DEFAULT,
+    target: Chip | None = None,
 ) -> tuple[LaunchPrediction, Timeline]:
     """A launch's prediction, and the timeline of its first CTA; `module` is the hopper level."""
-    module = module or compiled.module("hopper")
+    module, target = module or compiled.module("hopper"), target or Options().whole_machine
     arguments = [launch.arguments[name] for name in compiled.spec.arguments]
     clock = clock_ghz or target.clock_ghz
     prediction = predict_launch(
@@ -121,17 +122,3 @@ def predicted_timeline(
     assert first is not None
     numbers = {op: number for number, op in enumerate(module.walk())}
     return prediction, timeline("predicted", first.timeline, clock, numbers, first.left_out)
-
-
-def products_in_flight(module: ModuleOp) -> int | None:
-    """The most groups of matrix instructions that a wait inside a loop leaves in flight."""
-    waits = [op for op in module.walk() if isinstance(op, WgmmaWait)]
-    inside = [op.pending.value.data for op in waits if _in_loop(op)]
-    return max(inside, default=0) if waits else None
-
-
-def _in_loop(op: WgmmaWait) -> bool:
-    parent = op.parent_op()
-    while parent is not None and not isinstance(parent, scf.ForOp | scf.WhileOp):
-        parent = parent.parent_op()
-    return parent is not None

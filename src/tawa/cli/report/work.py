@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.machine.chips import Chip
 from tawa.simulate import LaunchPrediction
 from tawa.simulate.interpret.launch import arrays_of
 from tawa.simulate.timing.code import Amounts
 from tawa.simulate.timing.launch import Launch
+
+if TYPE_CHECKING:
+    from tawa.machine.chips import Chip
 
 COUNTING_SECONDS = 3.0
 """How long clusters are counted one by one before the rest is estimated from them."""

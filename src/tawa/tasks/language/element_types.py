@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tawa.base.numerics import encode, round_to
+from tawa.base.types import NAMES
 from tawa.driver.host_launch import STORAGE
-from tawa.frontend.values.values import ir_type
 from tawa.language import dtypes
 from tawa.runtime.arrays import ELEMENT_BYTES, view
 
@@ -50,7 +50,7 @@ def storage_type(array: Any) -> Any:
 
 def stored_number(number: float, dtype: Any) -> Any:
     """A number as NumPy holds elements of a type of the language."""
-    element = ir_type(dtype)
+    element = NAMES[type_name(dtype)]
     return encode(round_to(np.asarray(number), element), element)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from tawa.base.options import Options
 from tawa.base.user_frames import entry, users_place
-from tawa.machine.chips import SM_90A
 from tawa.tasks.language.errors import BadPartition
 from tawa.tasks.language.mapping import WARPS
 from tawa.tasks.language.running import runner_of
 from tawa.tasks.language.sizes import plain
 from tawa.tasks.language.tensors import Partition, Tensor, partition_by_blocks
 
-ROWS = SM_90A.mma_m
+MACHINE = Options().machine
+"""The chip of which figures are read."""
+
+ROWS = MACHINE.mma_m
 """Rows of a warp group's matrix instruction; each of its warps has a quarter."""
-DEPTH = SM_90A.mma_k_bytes
+DEPTH = MACHINE.mma_k_bytes
 """Bytes of each operand's elements along the depth."""
 
 
@@ -33,8 +36,8 @@ def partition_by_mma(
     depths = [DEPTH // size for size in (1, 2, 4)]
     if (
         m != ROWS
-        or n % SM_90A.mma_n_step
-        or not 8 <= n <= SM_90A.mma_max_n
+        or n % MACHINE.mma_n_step
+        or not 8 <= n <= MACHINE.mma_max_n
         or k not in depths
         or rows is None
     ):

@@ -20,13 +20,12 @@ from typing import Any
 from tawa.base.options import Options
 from tawa.base.source import Span
 from tawa.base.user_frames import entries, users_place
-from tawa.machine.chips import SM_90A
 from tawa.tasks.language.errors import BadMapping, MachineNotThere
 
 PROCESSORS = "node", "device", "block", "warp_group", "warp", "thread"
 """From the outermost to the innermost."""
 
-WARPS = SM_90A.group_warps
+WARPS = Options().machine.group_warps
 """Warps of a warp group."""
 
 MEMORIES = "global", "shared", "register", "none"

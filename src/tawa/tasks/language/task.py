@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from tawa.base.source import Span
 from tawa.base.user_frames import entries
-from tawa.frontend.source.function import JITFunction
+from tawa.driver.jit import Kernel
 from tawa.tasks.language.errors import PrivilegeViolation, SignatureMismatch
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.variant_checks import check_inner, check_leaf, has_parallel_loop
@@ -92,9 +92,9 @@ class Variant:
         return tuple(inspect.signature(self.fn).parameters)
 
     @cached_property
-    def function(self) -> JITFunction:
+    def function(self) -> Kernel:
         """The function with its source, which kernels may call if it is a leaf."""
-        return JITFunction(self.fn)
+        return Kernel(self.fn)
 
     @cached_property
     def is_grid(self) -> bool:
@@ -109,7 +109,7 @@ class Variant:
 
 def declared(make: Callable[..., T], fn: Callable[..., Any], privileges: dict[str, Privilege]) -> T:
     """The task that a function declares. Raises `SignatureMismatch`, `PrivilegeViolation`."""
-    span = _span_of(JITFunction(fn))
+    span = _span_of(Kernel(fn))
     parameters = tuple(inspect.signature(fn).parameters)
     for name, privilege in privileges.items():
         if name not in parameters:
@@ -137,7 +137,7 @@ def declared(make: Callable[..., T], fn: Callable[..., Any], privileges: dict[st
     return make(fn.__name__, parameters, privileges, span)
 
 
-def _span_of(function: JITFunction) -> Span:
+def _span_of(function: Kernel) -> Span:
     source = function.source
     line = source.first_line + source.tree.lineno - 1
     start = source.indent + source.tree.col_offset

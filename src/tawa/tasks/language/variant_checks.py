@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tawa.base.source import Span
-from tawa.frontend.source.function import JITFunction
+from tawa.driver.jit import Kernel
 from tawa.tasks.language.errors import (
     LeafLaunches,
     LoopCarriesValue,
@@ -20,7 +20,7 @@ PLAIN_FACTS = "shape", "dtype"
 """What a leaf may ask of an argument that it only writes."""
 
 
-def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> None:
+def check_leaf(function: Kernel, privileges: Mapping[str, Privilege]) -> None:
     """Raises `LeafLaunches`, or `PrivilegeViolation` where what is only written is read.
 
     Raises `SignatureMismatch` for a leaf that returns other values than its task writes.
@@ -57,7 +57,7 @@ def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> No
             )
 
 
-def _check_returns(function: JITFunction, written: Sequence[str]) -> None:
+def _check_returns(function: Kernel, written: Sequence[str]) -> None:
     """Raises `SignatureMismatch` for a leaf without a value to return, or with too many or few."""
     tree = function.source.tree
     returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
@@ -71,7 +71,7 @@ def _check_returns(function: JITFunction, written: Sequence[str]) -> None:
 
 
 def _other_values(
-    function: JITFunction, place: ast.stmt, written: Sequence[str], count: int
+    function: Kernel, place: ast.stmt, written: Sequence[str], count: int
 ) -> SignatureMismatch:
     return SignatureMismatch(
         f"the leaf `{function.__name__}` does not return what its task writes",
@@ -82,7 +82,7 @@ def _other_values(
     )
 
 
-def check_inner(function: JITFunction, privileges: Mapping[str, Privilege]) -> None:
+def check_inner(function: Kernel, privileges: Mapping[str, Privilege]) -> None:
     """Raises `LoopCarriesValue`: an inner loop's body is traced once, for all iterations."""
     tree = function.source.tree
     for loop in ast.walk(tree):
@@ -123,7 +123,7 @@ def _is_of_other_loop(tree: ast.FunctionDef, loop: ast.For, node: ast.Name) -> b
     return False
 
 
-def has_parallel_loop(function: JITFunction) -> bool:
+def has_parallel_loop(function: Kernel) -> bool:
     """Whether a variant's text has a `prange`."""
     return any(
         isinstance(loop, ast.For) and _is_task_loop(function, loop.iter, ("prange",))
@@ -147,7 +147,7 @@ def _assigned_before(tree: ast.FunctionDef, node: ast.Name) -> bool:
     return False
 
 
-def _stands_for_launching(function: JITFunction, name: str) -> bool:
+def _stands_for_launching(function: Kernel, name: str) -> bool:
     found: Any = function.namespace.get(name)
     return getattr(found, "__module__", "") == "tawa.tasks.language.running" or (
         type(found).__module__ == "tawa.tasks.language.task"
@@ -155,7 +155,7 @@ def _stands_for_launching(function: JITFunction, name: str) -> bool:
 
 
 def _is_task_loop(
-    function: JITFunction, node: ast.expr, loops: tuple[str, ...] = ("srange", "prange")
+    function: Kernel, node: ast.expr, loops: tuple[str, ...] = ("srange", "prange")
 ) -> bool:
     if not isinstance(node, ast.Call):
         return False
@@ -165,6 +165,6 @@ def _is_task_loop(
     return name in loops or getattr(found, "__name__", "") in loops
 
 
-def _span(function: JITFunction, node: ast.expr | ast.stmt) -> Span:
+def _span(function: Kernel, node: ast.expr | ast.stmt) -> Span:
     source = function.source
     return Span.of_node(node, source.file, first_line=source.first_line, indent=source.indent)

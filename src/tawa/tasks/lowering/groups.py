@@ -40,7 +40,7 @@ from tawa.tasks.language.mapping import PROCESSORS, WARPS
 from tawa.tasks.language.sizes import Number, Size, coefficient, constant, names, text, with_index
 from tawa.tasks.language.tensors import Bounds, Buffer, Tensor
 from tawa.tasks.lowering.leaves import module_of
-from tawa.tasks.lowering.together import Apart, check_together
+from tawa.tile.analysis.boxes_apart import Apart, check_apart
 
 BLOCK = PROCESSORS.index("block")
 
@@ -258,7 +258,7 @@ class _Shared:
             for at in (0, 1)
         )
         try:
-            check_together(one, all_of_them)
+            check_apart(one, all_of_them)
         except Apart as apart:
             raise self.error(
                 node,

@@ -7,32 +7,25 @@ the products that came of a leaf.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-from xdsl.ir import Operation
 
 from tawa.base.errors import Note
 from tawa.base.layout import LANES
-from tawa.base.spans import span_of
-from tawa.hopper.dialect.types import FragType
+from tawa.driver.inspection.products import MatrixInstruction
 from tawa.tasks.graph.ir import Call, Required, Share
 from tawa.tasks.language.defaults import where
 from tawa.tasks.language.errors import LayoutUnmet
 from tawa.tasks.language.mapping import WARPS
 
-if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
 
-PRODUCTS = "hopper.wgmma", "hopper.warp_product"
-"""Matrix instructions of a warp group, and of a warp."""
-
-
-def check_layouts(module: ModuleOp, calls: Sequence[Call], required: Sequence[Required]) -> None:
-    """Raises `LayoutUnmet` where a kernel's machine level spreads a leaf's products otherwise."""
+def check_layouts(
+    made: Sequence[MatrixInstruction], calls: Sequence[Call], required: Sequence[Required]
+) -> None:
+    """Raises `LayoutUnmet` where a kernel's instructions spread a leaf's products otherwise."""
     for call in calls:
-        products = list(_products(module, call))
+        products = _products(made, call)
         for product in products if call.shares else ():
             _check_shares(call, product)
         for wanted in required:
@@ -41,21 +34,16 @@ def check_layouts(module: ModuleOp, calls: Sequence[Call], required: Sequence[Re
                     _check_instruction(call, product, wanted)
 
 
-def _products(module: ModuleOp, call: Call) -> Iterator[Operation]:
+def _products(made: Sequence[MatrixInstruction], call: Call) -> list[MatrixInstruction]:
     """The matrix instructions that came of a leaf's lines."""
     source = call.leaf.function.source
     lines = range(source.first_line, source.first_line + len(source.text.splitlines()))
-    for op in module.walk():
-        if op.name in PRODUCTS:
-            span = span_of(op)
-            if span is not None and span.file == source.file and span.line in lines:
-                yield op
+    places = ((product, product.span) for product in made)
+    return [p for p, span in places if span and span.file == source.file and span.line in lines]
 
 
-def _check_shares(call: Call, product: Operation) -> None:
-    kind = product.results[0].type
-    assert isinstance(kind, FragType)
-    layout = kind.layout
+def _check_shares(call: Call, product: MatrixInstruction) -> None:
+    layout = product.layout
     name, cuts = _cuts(call, layout.shape)
     if name is None:
         return
@@ -81,7 +69,7 @@ def _check_shares(call: Call, product: Operation) -> None:
             found=f"the layout {layout}",
             hint="cut along rows, which warp groups share in products; or map the launch to a "
             "block, which leaves it to the compiler",
-            notes=[Note("in this product", span_of(product)), where(call.instance)],
+            notes=[Note("in this product", product.span), where(call.instance)],
         )
 
 
@@ -105,11 +93,10 @@ def _shown(cuts: Sequence[tuple[Share, int | None]], shape: tuple[int, ...]) -> 
     return ", in it ".join(parts).replace("_", " ")
 
 
-def _check_instruction(call: Call, product: Operation, wanted: Required) -> None:
+def _check_instruction(call: Call, product: MatrixInstruction, wanted: Required) -> None:
     m, n, k = wanted.shape
-    found = product.properties.get("n")
-    columns = getattr(getattr(found, "value", None), "data", None)
-    if product.name == "hopper.wgmma" and columns == n:
+    columns = product.columns
+    if columns == n:
         return
     raise LayoutUnmet(
         f"`{call.leaf.name}` is not computed by the instruction that it is cut for",
@@ -117,5 +104,5 @@ def _check_instruction(call: Call, product: Operation, wanted: Required) -> None
         expected=f"products of {m} x {n} x {k} by warp groups",
         found=f"{product.name}" + ("" if columns is None else f" of {columns} columns"),
         hint="cut for the instruction that is found, or choose another tile",
-        notes=[Note("in this product", span_of(product)), where(call.instance)],
+        notes=[Note("in this product", product.span), where(call.instance)],
     )

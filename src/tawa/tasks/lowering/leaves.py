@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import tawa.language as tl
-from tawa.base.options import Options
-from tawa.frontend import JITFunction
+from tawa.driver.inspection.tile_programs import run_tile_module, tile_module, whole
+from tawa.driver.jit import Kernel
 from tawa.tasks.language.element_types import language_name, number_type, type_name
 from tawa.tasks.language.privileges import OPERATORS
 from tawa.tasks.language.task import Variant
@@ -34,7 +34,7 @@ def call_text(leaf: str, args: Sequence[str], outs: Sequence[Out]) -> list[str]:
     return [f"{', '.join(given)} = {call}", *taken]
 
 
-TILE_OF = JITFunction(tile_of)
+TILE_OF = Kernel(tile_of)
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,6 @@ def unread(shape: Sequence[int], dtype: Any) -> str:
 
 def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[Any]:
     """A leaf's results for tiles (NumPy arrays) and numbers; `types` are those of the tiles."""
-    from tawa.simulate.interpret.tile import HostDescriptor, run
-
     module = module_of(leaf, args, types)
     task = leaf.task
     results: list[Any] = []
@@ -76,14 +74,14 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
     for name, arg in zip(task.parameters, args, strict=True):
         if _is_tile(arg):
             if task.privileges[name].reads:
-                given.append(HostDescriptor.of(np.ascontiguousarray(arg)))
+                given.append(whole(np.ascontiguousarray(arg)))
         elif _runs(arg):
             given.append(arg)
     for name in task.writes:
         tile = args[task.parameters.index(name)]
         results.append(np.empty(tile.shape, tile.dtype))
-        given.append(HostDescriptor.of(results[-1]))
-    run(module, (1,), given)
+        given.append(whole(results[-1]))
+    run_tile_module(module, 1, given)
     return results
 
 
@@ -109,9 +107,6 @@ def _module(
     leaf: Variant, shapes: tuple[Any, ...], types: tuple[Any, ...], fixed: tuple[Any, ...],
     kinds: tuple[Any, ...],
 ) -> Any:  # fmt: skip
-    from tawa.driver.compilation import Compilation
-    from tawa.driver.compiler import tile_level
-
     task, signature, lines, args = leaf.task, dict[str, str](), list[str](), list[str]()
     for name, shape, dtype, value, kind in zip(
         task.parameters, shapes, types, fixed, kinds, strict=True
@@ -138,7 +133,7 @@ def _module(
     text = "".join(f"    {line}\n" for line in lines)
     text = f"def {leaf.name}_alone({', '.join(signature)}):\n{text}"
     fn = function_of(f"{leaf.name}_alone", text, {leaf.name: leaf.function, "tile_of": TILE_OF})
-    return tile_level(Compilation(Options()), JITFunction(fn), signature, {}, copied=False)
+    return tile_module(Kernel(fn), signature, copied=False)
 
 
 def _descriptor(shape: Sequence[int], dtype: Any) -> str:

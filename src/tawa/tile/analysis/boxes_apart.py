@@ -1,4 +1,4 @@
-"""Whether a leaf on a larger tile does on each part what it does on that part alone.
+"""Whether a program on a larger tile does on each part what it does on that part alone.
 
 Warp groups that each run a leaf on a box are one team that runs it on all boxes at once. That is
 the same if the leaf treats the boxes apart: its program on one box and that on all of them have the
@@ -35,7 +35,7 @@ class Apart(Exception):
         self.op, self.why = op, why
 
 
-def check_together(one: ModuleOp, all_of_them: ModuleOp) -> None:
+def check_apart(one: ModuleOp, all_of_them: ModuleOp) -> None:
     """Raises `Apart` unless a leaf's program on all boxes does to each what that on one does."""
     _blocks(one.body.block, all_of_them.body.block)
 
