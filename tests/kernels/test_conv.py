@@ -27,7 +27,7 @@ from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.conv_plans import ranked
 from tawa.kernels.conv_shapes import Convolution
 from tawa.kernels.gemm_operands import is_dense
-from tawa.machine.chips import H200
+from tawa.machine.chips import H100, H200
 
 
 def images(seed: int, *shape: int, scale: float = 1.0) -> np.ndarray:
@@ -101,6 +101,27 @@ def test_every_tiling_gives_the_same():
         drawn.append(next(t for t in found if t.kernel == kernel))
     for tiling in drawn:
         close(conv2d(x, w, None, tiling), expected)
+
+
+TURNS = (("persistent", True), ("ping_pong", True))
+MEASURED = [
+    # Layers of `benchmarks/conv.py`, or their gradients of images: on an H100, the faster first.
+    (Convolution(128, 24, 24, 96, 256, 5, 5), [
+        ("taps", 8, 4, 4, 256, 32), ("taps", 8, 4, 4, 128, 32)]),
+    (Convolution(128, 20, 20, 256, 96, 5, 5, pad=((4, 4), (4, 4))), [
+        ("windows", 1, 16, 8, 96, 64, TURNS), ("taps", 2, 8, 8, 96, 64)]),
+    (Convolution(128, 56, 56, 64, 64, 3, 3), [
+        ("resident", 1, 32, 8, 64, 64), ("windows", 1, 32, 8, 64, 64),
+        ("windows", 1, 16, 8, 64, 64, TURNS)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("conv", "tilings"), MEASURED)
+def test_tiles_are_ranked_as_they_were_measured(conv: Convolution, tilings: list[Any]):
+    found = ranked(conv, H100, 2)
+    places = [found.index(Tiling(*one)) for one in tilings]
+    assert places == sorted(places)
+    assert places[0] == 0
 
 
 def test_finish():

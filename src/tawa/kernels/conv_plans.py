@@ -1,8 +1,12 @@
 """Which kernel computes a convolution, with which tiles: the one that is expected fastest.
 
 The time of a tile is that of the library's GEMM, by the same terms (`product_times`): an iteration
-multiplies one tap's channels, and what differs is how many bytes it loads. What is left open
-(whether programs are persistent, say) is then chosen for each launch as for any kernel.
+multiplies one tap's channels. What differs is what it loads. All programs read the same filters,
+but only those of other filters read the same pixels, and L2 gives less of what fewer read, least of
+pixels that come to a multiprocessor for the first time. A box's row takes the copy engine a line's
+time, however short it is. The terms for this (`APART`, `TURN`, `SHARPNESS`, `LEAST_STORED`) are
+fitted to 38 kernels of `benchmarks/results/conv.jsonl`. What is left open (whether programs are
+persistent, say) is then chosen for each launch as for any kernel.
 """
 
 from __future__ import annotations
@@ -19,8 +23,16 @@ from tawa.machine.chips import SM_90A, Chip
 
 SHORT = 256
 """Sums of fewer products: the first loads of a tile are waited for, whatever is loaded ahead."""
-LEAST_STORED = 600
-"""Cycles of a tile's end, however small it is (fitted to 110 kernels of `benchmarks/conv.py`)."""
+LEAST_STORED = 1300
+"""Cycles of a tile's end, however small it is."""
+TURN = 760
+"""Cycles in which no group multiplies when two take turns on tiles."""
+APART = 1.8
+"""What L2 could give of bytes that all read while it gives one that only one program reads."""
+SHARPNESS = 8.0
+"""How nearly the longer of a kernel's own time and its memory's is both's time (a norm)."""
+NEARLY = 1.02
+"""Times of as much of the least are as good."""
 MOST_ACCUMULATED = 256 * 128
 """Elements of a tile of results."""
 TURNED = 128 * 128
@@ -80,31 +92,38 @@ class Tiling:
         """What an iteration does that multiplies one tap's channels, and how many a tile has.
 
         Of kept filters it is all that one window is multiplied by. An element has `size` bytes.
+        Bytes from L2 are counted as what it gives of those that all programs read.
         """
         inner = conv.taps * self._channels(conv)
         kept = self.kernel == "resident"
         count = planes(conv) if kept else -(-inner // self.channels)
-        loaded = self._loaded(conv, self.kernel != "taps") * size / count
-        lines = inner * size / LINE / count
-        return Iteration(self.pixels, self.filters, lines, loaded, loaded), count
+        written = self._loaded(conv, self.kernel != "taps") * size / count
+        filters = 0 if kept else self.filters * inner * size / count
+        apart = written - filters + self._reached(conv) * size / count
+        loaded = filters + APART * apart / (self.blocks(conv) / conv.groups) ** 0.5
+        lines, rows = inner * size / LINE / count, written / min(self.channels * size, LINE)
+        return Iteration(self.pixels, self.filters, lines, loaded, written, rows_loaded=rows), count
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int, result: int = 2) -> float:
         """The time that is expected; an element has `size` bytes, one of the result `result`."""
         one, count = self.iteration(conv, size)
         terms, programs = chip.products, self.tiles(conv)
         waves = -(-programs // chip.multiprocessors)
-        main = count * one.cycles(min(programs, chip.multiprocessors), chip)
-        if self.kernel != "resident" and conv.taps * self._channels(conv) < SHORT:
-            main += terms.started
+        last = programs - (waves - 1) * chip.multiprocessors
+        mains = [count * one.cycles(a, chip) for a in (min(programs, chip.multiprocessors), last)]
         options = {"persistent": True, **dict(self.options)}
+        waits = TURN if options.get("ping_pong") else 0.0
+        if self.kernel != "resident" and conv.taps * self._channels(conv) < SHORT:
+            waits += terms.started
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
-        cycles = terms.placed + waves_cycles(main, stored, waves, options, chip)
+        cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
+        cycles -= mains[0] - mains[1]  # few programs in the last wave have L2 for themselves
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
         filters = conv.k * conv.taps * self._channels(conv) * size
         results = conv.pictures * conv.p * conv.q * conv.k * result
         memory = (image + filters + results) / (chip.memory_gbs * 1e3)
-        moved = one.loaded / (self.pixels * self.filters * one.lines * LINE)
-        return launch_us(cycles, moved, memory, chip)
+        moved = one.written / (self.pixels * self.filters * one.lines * LINE)
+        return launch_us(cycles, moved, memory, chip, SHARPNESS)
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
         """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
@@ -116,6 +135,12 @@ class Tiling:
     def _channels(self, conv: Convolution) -> int:
         """Channels of a group, as blocks have them."""
         return -(-(conv.c // conv.groups) // self.channels) * self.channels
+
+    def _reached(self, conv: Convolution) -> int:
+        """Elements of pixels that a tile's taps read, each counted once."""
+        count = planes(conv) * conv.depth.taps * self._channels(conv)
+        once = self.images * prod(self.window(conv)) * count
+        return min(once, self.pixels * conv.taps * self._channels(conv))
 
     def _loaded(self, conv: Convolution, windows: bool, *, kept: bool | None = None) -> int:
         """Elements that a tile loads: filters, if they are not kept, and pixels."""
@@ -230,10 +255,17 @@ def _by_taps(
 
 @lru_cache(maxsize=1024)
 def ranked(conv: Convolution, chip: Chip, size: int, result: int = 2) -> tuple[Tiling, ...]:
-    """The tilings, the one that is expected fastest first."""
+    """The tilings, the one that is expected fastest first.
 
-    def order(tiling: Tiling) -> tuple[float, int, int]:
-        time = tiling.microseconds(conv, chip, size, result)
-        return time, tiling.work(conv), tiling.images
+    Of those that are nearly as fast, the one whose tiles reach least beyond the results, which
+    takes the least power and L2.
+    """
+    times = {t: t.microseconds(conv, chip, size, result) for t in tilings(conv, size, result)}
+    close = NEARLY * min(times.values(), default=0.0)
 
-    return tuple(sorted(tilings(conv, size, result), key=order))
+    def order(tiling: Tiling) -> tuple[float, ...]:
+        time = times[tiling]
+        first = time > close, tiling.work(conv) if time <= close else time
+        return *first, time, tiling.images
+
+    return tuple(sorted(times, key=order))

@@ -31,6 +31,8 @@ class Iteration:
     """Bytes that come to shared memory."""
     added: float = 0.0
     """Cycles that the products have to wait besides, whatever happens meanwhile."""
+    rows_loaded: float = 0.0
+    """Rows of boxes that come, each of a line or less, where they may be shorter than a line."""
 
     def parts(self, active: int, chip: Chip) -> dict[str, float]:
         """Cycles of what happens at once while so many multiprocessors are at work."""
@@ -41,6 +43,7 @@ class Iteration:
             "L2": self.loaded * active * chip.clock_ghz / chip.l2_shared_gbs,
             "shared memory": (self.written + read) / terms.shared,
             "latency": terms.least + terms.each_line * self.lines,
+            "arrival": self.rows_loaded * LINE / chip.ingest_bytes,
         }
 
     def cycles(self, active: int, chip: Chip) -> float:
@@ -61,11 +64,14 @@ def waves_cycles(
     return waves * (main + stored)
 
 
-def launch_us(cycles: float, moved: float, memory: float, chip: Chip) -> float:
+def launch_us(
+    cycles: float, moved: float, memory: float, chip: Chip, sharpness: float | None = None
+) -> float:
     """Microseconds of a launch of so many cycles, and with so many microseconds of memory.
 
-    `moved` are the lines that are loaded for each product of two elements: power.
+    `moved` are the lines that are loaded for each product of two elements: power. `sharpness` says
+    how nearly the longer of both is the time, by default that of GEMMs.
     """
     terms, clock = chip.products, chip.clock_ghz * 1e3
-    own, norm = cycles / clock * (1 + terms.energy * moved), terms.sharpness
+    own, norm = cycles / clock * (1 + terms.energy * moved), sharpness or terms.sharpness
     return chip.timing.empty_us + terms.started / clock + (own**norm + memory**norm) ** (1 / norm)
