@@ -347,6 +347,43 @@ def test_a_norm_goes_backwards_in_one_kernel_along_rows():
     assert kinds(compiled, single(6, 40), single(40), single(40), single(6, 40)).count("rows") == 1
 
 
+ATTENTION_GRADIENT = """
+def f x w =
+  let q, k, v = thirds (x @ w) in
+  let heads y = rearrange{"..b t (h d) -> ..b h t d", h = 2} y in
+  let o = causal_attention (heads q) (heads k) (heads v) in
+  rearrange{"..b h t d -> ..b t (h d)"} o
+
+def slopes x w = grad (fn (x, w) -> sum_all (f x w .* f x w)) (x, w)
+"""
+
+
+def test_attention_goes_backwards_in_kernels_that_keep_no_weights():
+    x, w = half(2, 40, 16), half(16, 48)
+    compiled = check(axon.load(ATTENTION_GRADIENT)["slopes"], x, w)
+    launches = compiled.plan(x, w).launches
+    made = [launch.call for launch in launches if launch.call.group.kind == "attention"]
+    assert len(made) == 3  # forwards; by queries; by keys and values
+    # Each derivative is written where all three are joined: nothing copies them.
+    joined = {slot.base for launch in launches for slot in launch.slots if slot.base.op == "join"}
+    assert [node.shape for node in joined] == [(2, 40, 48)]
+    members = [node for launch in launches for node in launch.call.group.members]
+    assert all(node.function != "copy" for node in members)
+    assert all(slot.base.shape[-2:] != (40, 40) for launch in launches for slot in launch.slots)
+
+
+def test_attention_of_wide_heads_goes_backwards_by_keys_and_by_values():
+    text = "def f q k v = grad (fn (q, k, v) -> sum_all (sin (attention q k v))) (q, k, v)"
+    arguments = half(24, 136), half(40, 136), half(40, 16)
+    compiled = check(define(text), *arguments)
+    assert kinds(compiled, *arguments).count("attention") == 4
+
+
+def test_attention_that_no_kernel_takes_goes_backwards_in_parts():
+    text = "def f q k v = grad (fn (q, k, v) -> sum_all (sin (causal_attention q k v))) (q, k, v)"
+    check(define(text), half(2, 9, 12), half(2, 9, 12), half(2, 9, 4))
+
+
 def test_causal_scores_are_masked_by_one_matrix_for_all_heads():
     text = "def f q k v = grad (fn q -> sum_all (causal_attention q k v)) q"
     q, k, v = single(2, 3, 8, 16), single(2, 3, 8, 16), single(2, 3, 8, 16)

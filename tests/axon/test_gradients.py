@@ -88,6 +88,22 @@ def test_what_a_derivative_is_taken_by_is_a_tree():
     assert by_x.tolist() == [[1, 1]] * 3
 
 
+def test_attention_has_second_derivatives():
+    text = """
+def slope (q, k, v) = grad (fn q -> sum_all (causal_attention q k v .* sin v)) q
+def f p = sum_all (sin (slope p))
+def second p = grad f p"""
+    module = axon.load(text)
+    random = np.random.default_rng(3)
+    given, along = (tuple(random.normal(size=(4, 4)) for _ in range(3)) for _ in range(2))
+    found = sum(np.sum(a * d) for a, d in zip(module["second"](given), along, strict=True))
+    ahead, behind = (
+        module["f"](tuple(x + sign * 1e-6 * d for x, d in zip(given, along, strict=True)))
+        for sign in (1, -1)
+    )
+    assert found == pytest.approx((ahead - behind) / 2e-6, rel=1e-5)
+
+
 def test_the_type_of_a_derivative_is_that_of_the_argument():
     module = axon.load(
         "def loss w x y = mean_all ((x @ w .- y) ** 2.0)\n"

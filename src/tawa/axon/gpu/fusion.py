@@ -6,7 +6,7 @@
 | `rows` | whole rows, with reductions along them |
 | `product` | a tile of one or more products of one size, and what follows them pointwise |
 | `convolution` | a tile of pixels and filters, and what follows them pointwise |
-| `attention` | query rows of one head |
+| `attention` | query rows of one head, or derivatives by rows of one head |
 | `scatter` | rows that are added to a table, by index |
 
 Inside a group, numbers stay in registers. A node joins the group of an operand if it is computed
@@ -24,7 +24,10 @@ from tawa.axon.gpu.nodes import Node
 
 MAX_ACCUMULATORS = 4
 """Products in one kernel."""
-KINDS = {"dot": "product", "conv": "convolution", "attention": "attention"}
+KINDS = {
+    "dot": "product", "conv": "convolution", "attention": "attention",
+    "attention_slopes": "attention",
+}  # fmt: skip
 """The kind of a kernel that begins with an operation."""
 TILES = {"product", "convolution"}
 """Kinds of kernels that compute a tile of sums, which pointwise functions may follow."""
@@ -75,6 +78,9 @@ class Fusion:
                 self._new("scatter", node, space_of(node.inputs[1]))
             elif node.op in KINDS:
                 self._new(KINDS[node.op], node, space_of(node))
+            elif node.op == "also":
+                group = self.group_of[node] = self.group_of[node.inputs[0]]
+                group.members[node] = None
         self._side_by_side()
         ordered = self._ordered()
         self._find_outputs()
@@ -152,7 +158,7 @@ class Fusion:
     def _sources(self, operand: Node) -> list[Group]:
         """The groups that write what an operand reads from memory."""
         base = operand.base
-        writers = base.inputs if base.op == "join" else (base,)
+        writers = [i.base for i in base.inputs] if base.op == "join" else [base]
         return [self.group_of[w] for w in writers if w in self.group_of]
 
     def _depends(self, start: Iterable[Group], target: Group) -> bool:
@@ -275,6 +281,7 @@ class Fusion:
             if (
                 node in kept
                 or node in placed
+                or group.kind == "attention"
                 or any(
                     self.group_of.get(reader) is not group or not near for reader, near in readers
                 )

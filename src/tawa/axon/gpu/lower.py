@@ -303,13 +303,33 @@ def _placed(node: Node, program: Program, users: Users) -> Node | None:
     if node.op != "join" or node.data is not None:
         return None
     tape = program.tape
-    copies: list[Node] = []
+    pieces: list[Node] = []
     for number, piece in enumerate(node.inputs):
-        copies.append(tape.add("map", "copy", (piece,), piece.shape, piece.element,
-                               data=(node.number, number)))  # fmt: skip
+        if not _written_there(piece, node, users):
+            piece = tape.add("map", "copy", (piece,), piece.shape, piece.element,
+                             data=(node.number, number))  # fmt: skip
+        pieces.append(piece)
     return tape.add(
-        "join", "", tuple(copies), node.shape, node.element, axis=node.axis, data="placed"
+        "join", "", tuple(pieces), node.shape, node.element, axis=node.axis, data="placed"
     )
+
+
+def _written_there(piece: Node, joined: Node, users: Users) -> bool:
+    """Whether what computes a piece writes it to its place: nothing else reads it.
+
+    Kernels that other functions join copy it there themselves.
+    """
+    made = piece.base
+    if made.op != "attention_slopes" and (made.op, made.function) != ("also", "values"):
+        return False
+    alone = all(
+        user is piece or user is joined or user.op == "also"
+        for node in (piece, made)
+        for user in users.get(node, [])
+    )
+    if not alone or joined.inputs.count(piece) > 1 or not (piece is made or is_reshape(piece)):
+        return False
+    return reshaped_strides(piece.shape, contiguous(joined.shape), made.shape) is not None
 
 
 def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
@@ -325,9 +345,10 @@ def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
             continue
         strides = contiguous(node.shape)
         at = 0
-        for copy in node.inputs:
-            found[copy] = (node, strides, at * strides[node.axis])
-            at += copy.shape[node.axis]
+        for piece in node.inputs:
+            own = reshaped_strides(piece.shape, strides, piece.base.shape)
+            found[piece.base] = (node, own or strides, at * strides[node.axis])
+            at += piece.shape[node.axis]
     return found
 
 

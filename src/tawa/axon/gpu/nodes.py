@@ -11,6 +11,8 @@ numbers lie.
 | `reduce` | the last axis reduced to size 1 |
 | `dot` | sums of products of pairs of matrices, or of stacks of `axis` matrices |
 | `attention` | softmax(q k' / sqrt(d)) v |
+| `attention_slopes` | the derivative of that by queries, keys or values |
+| `also` | another result of the kernel of its operand |
 | `conv` | images [n, h, w, c] with filters [k, r, s, c / groups]: [n, p, q, k] |
 | `take` | rows of a table by index |
 | `put` | rows added to those of a table of zeros, by index: `take` backwards |
@@ -296,8 +298,14 @@ class Tape:
         if any(p.shape[:axis] + p.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]
                for p in pieces):  # fmt: skip
             raise ValueError(f"{[p.shape for p in pieces]} can't be joined along axis {axis}")
+        pieces = [part for piece in pieces for part in _joined_of(piece, axis)]
         shape = (*first[:axis], sum(p.shape[axis] for p in pieces), *first[axis + 1 :])
         return self.add("join", "", tuple(pieces), shape, pieces[0].element, axis=axis)
+
+
+def _joined_of(node: Node, axis: int) -> tuple[Node, ...]:
+    """What a tensor is joined of along an axis: itself, if it isn't."""
+    return node.inputs if node.op == "join" and node.axis == axis else (node,)
 
 
 def _of_vectors(node: Node, size: int) -> bool:

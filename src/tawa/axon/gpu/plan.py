@@ -122,7 +122,7 @@ def kernel_call(
         case "convolution":
             return convolution_kernel(group, placed)
         case _:
-            return attention_call(group)
+            return attention_call(group, placed)
 
 
 def _launch(call: KernelCall) -> Launch:

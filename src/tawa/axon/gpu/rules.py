@@ -1,11 +1,11 @@
-"""The rules of pointwise operators, reductions, norms, attention and products."""
+"""The rules of pointwise operators, reductions, norms and products."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from tawa.axon.gpu.nodes import BYTES, Node, Tape, layout
+from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.registry import RULES, Rule, rule
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "maximum", "minimum", "both", "either")
@@ -16,9 +16,6 @@ UNARY = (
 )  # fmt: skip
 EPSILON = 1e-5
 """Of the norms."""
-
-MOST_HEAD = 256
-"""Numbers of a head of attention that one kernel holds; multiples of 8 are."""
 
 
 def _pointwise(name: str, element: str | None = None) -> Rule:
@@ -230,46 +227,8 @@ def outer(tape: Tape, a: Node, b: Node) -> Node:
     return tape.map("*", tape.reshape(a, (*a.shape, 1)), b)
 
 
-def _attention(tape: Tape, q: Node, k: Node, v: Node, causal: bool) -> Node:
-    """One node where the kernel takes it, else its parts."""
-    d = q.shape[-1]
-    widths = (d, v.shape[-1])
-    fits = all(width <= MOST_HEAD and width % 8 == 0 for width in widths)
-    if not fits or q.element not in ("f16", "bf16"):
-        return _attention_parts(tape, q, k, v, causal)
-    inputs = tuple(_four_axes(tape, x) for x in (q, k, v))
-    b, h, rows, _ = inputs[0].shape
-    # The result lies as [b, rows, h, d], so that joining heads is a view.
-    shape = (b, rows, h, v.shape[-1])
-    found = tape.add("attention", "causal" if causal else "", inputs, shape, q.element)
-    return tape.reshape(tape.permute(found, (0, 2, 1, 3)), (*q.shape[:-1], v.shape[-1]))
-
-
-def _four_axes(tape: Tape, x: Node) -> Node:
-    """[batch, heads, rows, d], in memory as a tensor descriptor can say it."""
-    *lead, rows, d = x.shape
-    heads = lead[-1] if lead else 1
-    four = tape.reshape(x, (math.prod(lead) // heads, heads, rows, d))
-    strides, offset = layout(four)
-    size = BYTES[x.element]
-    whole = all(step * size % 16 == 0 for step in (*strides[:3], offset))
-    return four if whole and strides[3] == 1 and min(strides) > 0 else tape.copy(four)
-
-
-def _attention_parts(tape: Tape, q: Node, k: Node, v: Node, causal: bool) -> Node:
-    scores = matmul(tape, q, tape.permute(k, _swapped(len(k.shape))))
-    scores = tape.map("/", scores, scalar(tape, math.sqrt(q.shape[-1]), q))
-    if causal:
-        scores = tape.map("where", _lower(tape, scores), scores, scalar(tape, -math.inf, q))
-    return matmul(tape, softmax(tape, scores, -1), v)
-
-
-def _swapped(rank: int) -> tuple[int, ...]:
-    return (*range(rank - 2), rank - 1, rank - 2)
-
-
 @rule("lower")
-def _lower(tape: Tape, x: Node) -> Node:
+def lower(tape: Tape, x: Node) -> Node:
     """Where the column is not after the row."""
     axis = len(x.shape) - 2
     return tape.map("<=", _places(tape, x, axis + 1), _places(tape, x, axis), element="bool")
@@ -278,19 +237,7 @@ def _lower(tape: Tape, x: Node) -> Node:
 @rule("tril")
 def tril(tape: Tape, x: Node) -> Node:
     """Zeros above the diagonal."""
-    return tape.map("where", _lower(tape, x), x, scalar(tape, 0, x))
-
-
-@rule("attention")
-def attention(tape: Tape, q: Node, k: Node, v: Node) -> Node:
-    """softmax(q k' / sqrt(d)) v."""
-    return _attention(tape, q, k, v, causal=False)
-
-
-@rule("causal_attention")
-def causal_attention(tape: Tape, q: Node, k: Node, v: Node) -> Node:
-    """Attention in which a query sees no later key."""
-    return _attention(tape, q, k, v, causal=True)
+    return tape.map("where", lower(tape, x), x, scalar(tape, 0, x))
 
 
 @rule("top")

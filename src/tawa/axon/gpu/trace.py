@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.gpu import movement, rules, windows
+from tawa.axon.gpu import attention, movement, rules, windows
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.registry import RULES
+from tawa.axon.running.compositions import COMPOSITIONS
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Evaluator, Frame, Value
+from tawa.axon.running.numbers import Number
 from tawa.axon.running.tape import primal
 from tawa.axon.sizes.patterns import Pattern
 from tawa.axon.sizes.shapes import tensor_parts
@@ -26,7 +28,7 @@ from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Variable
 
-RULE_MODULES = (movement, rules, windows)
+RULE_MODULES = (attention, movement, rules, windows)
 """Importing them registers the rules."""
 
 
@@ -103,7 +105,13 @@ class Tracer(Evaluator):
             return BUILT[name](self.tape, *nodes, **statics)
         if name not in RULES:
             raise NotForGpu(f"`{name}` has no GPU kernel", span=self.tape.span)
-        return RULES[name](self.tape, *nodes, **statics)
+        found = RULES[name](self.tape, *nodes, **statics)
+        return self._composed(name, nodes, statics) if found is None else found
+
+    def _composed(self, name: str, nodes: list[Node], statics: dict[str, Any]) -> Value:
+        """An operator made of others, where no kernel takes these operands."""
+        found = COMPOSITIONS[name](*(Number(self, node) for node in nodes), **statics)
+        return tuple(n.value for n in found) if isinstance(found, tuple) else found.value
 
     def number(self, value: float, like: Value) -> Value:
         """A number of the element type of another value."""
@@ -144,11 +152,11 @@ def _rows(tape: Tape, x: Node) -> tuple[Node, ...]:
 
 
 def _cast(tape: Tape, x: Node, to: str) -> Node:
-    return tape.map("cast", x, element=to)
+    return x if x.element == to else tape.map("cast", x, element=to)
 
 
 def _like(tape: Tape, x: Node, of: Node) -> Node:
-    return tape.map("cast", x, element=of.element)
+    return _cast(tape, x, of.element)
 
 
 def _pattern(tape: Tape, *inputs: Node, pattern: Pattern, sizes: dict[str, Any]) -> Node:

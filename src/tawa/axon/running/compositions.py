@@ -96,19 +96,35 @@ def batch_norm(scale: Number, offset: Number, mean: Number, variance: Number, x:
     return (x - mean) * (scale * (variance + EPSILON).do("rsqrt")) + offset
 
 
+def _attention_weights(q: Number, k: Number, causal: bool) -> Number:
+    """Softmax of the scores; later keys get no weight if it is causal."""
+    scores = q @ k.transposed() / math.sqrt(q.shape[-1])
+    if causal:
+        scores = scores.do("lower").do("where", scores, scores.like(-1e30))
+    return scores.do("softmax", axis=-1)
+
+
 @composition("attention")
 def attention(q: Number, k: Number, v: Number) -> Number:
     """Weighted means of the values."""
-    scores = q @ k.transposed() / math.sqrt(q.shape[-1])
-    return scores.do("softmax", axis=-1) @ v
+    return _attention_weights(q, k, causal=False) @ v
 
 
 @composition("causal_attention")
 def causal_attention(q: Number, k: Number, v: Number) -> Number:
     """Later keys get no weight."""
-    scores = q @ k.transposed() / math.sqrt(q.shape[-1])
-    masked = scores.do("lower").do("where", scores, scores.like(-1e30))
-    return masked.do("softmax", axis=-1) @ v
+    return _attention_weights(q, k, causal=True) @ v
+
+
+@composition("attention_slopes")
+def attention_slopes(
+    q: Number, k: Number, v: Number, y: Number, by: Number, causal: bool
+) -> tuple[Number, ...]:
+    """The derivatives of attention by its operands."""
+    weights = _attention_weights(q, k, causal)
+    slopes = weights * (by @ v.transposed() - (by * y).sum(-1, keep=True))
+    slopes = slopes / math.sqrt(q.shape[-1])
+    return slopes @ k, slopes.transposed() @ q, weights.transposed() @ by
 
 
 @composition("repeat")

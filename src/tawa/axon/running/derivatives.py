@@ -337,6 +337,30 @@ def _contract(
     return [part(index) for index in range(len(given))]
 
 
+def _attention(causal: bool) -> Rule:
+    """All three derivatives at once, which recompute the weights."""
+
+    def rule(given: Numbers, y: Number, by: Number) -> Any:
+        found: list[Number] = []
+
+        def part(index: int) -> Callable[[], Number]:
+            def computed() -> Number:
+                if not found:
+                    values = (number.value for number in (*given, y, by))
+                    slopes = by.algebra.call("attention_slopes", *values, causal=causal)
+                    found.extend(Number(by.algebra, slope) for slope in slopes)
+                return found[index]
+
+            return computed
+
+        return [part(index) for index in range(len(given))]
+
+    return rule
+
+
+DERIVATIVES.update({"attention": _attention(False), "causal_attention": _attention(True)})
+
+
 # Movement.
 
 

@@ -312,20 +312,38 @@ def batch_norm(scale: Array, offset: Array, mean: Array, variance: Array, x: Arr
     return (x - mean[spread]) * factor[spread] + offset[spread]
 
 
+def _attention_weights(q: Array, k: Array, causal: bool) -> Array:
+    """softmax(q k' / sqrt(d)), where later keys get no weight if it is causal."""
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
+    if causal:
+        seen = np.tril(np.ones(scores.shape[-2:], bool))
+        scores[..., ~seen] = -np.inf
+    return softmax(scores, -1)
+
+
 @operator("attention")
 def attention(q: Array, k: Array, v: Array) -> Array:
     """softmax(q k' / sqrt(d)) v."""
-    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
-    return np.matmul(softmax(scores, -1), v)
+    return np.matmul(_attention_weights(q, k, causal=False), v)
 
 
 @operator("causal_attention")
 def causal_attention(q: Array, k: Array, v: Array) -> Array:
     """Attention in which a query sees no later key."""
-    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
-    seen = np.tril(np.ones(scores.shape[-2:], bool))
-    scores[..., ~seen] = -np.inf
-    return np.matmul(softmax(scores, -1), v)
+    return np.matmul(_attention_weights(q, k, causal=True), v)
+
+
+@operator("attention_slopes")
+def attention_slopes(
+    q: Array, k: Array, v: Array, y: Array, by: Array, causal: bool
+) -> tuple[Array, Array, Array]:
+    """The derivatives of attention by its operands, from its result and the derivative by that."""
+    weights = _attention_weights(q, k, causal)
+    means = np.sum(by * y, axis=-1, keepdims=True)
+    slopes = weights * (np.matmul(by, np.swapaxes(v, -1, -2)) - means)
+    slopes = slopes / q.dtype.type(math.sqrt(q.shape[-1]))
+    of_values = np.matmul(np.swapaxes(weights, -1, -2), by)
+    return np.matmul(slopes, k), np.matmul(np.swapaxes(slopes, -1, -2), q), of_values
 
 
 @operator("reshape")
