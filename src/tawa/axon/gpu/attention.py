@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 
 from tawa.axon.gpu.nodes import BYTES, Node, Tape, layout
-from tawa.axon.gpu.registry import rule
-from tawa.axon.gpu.rules import lower, matmul, scalar, softmax
+from tawa.axon.gpu.rules import lower, matmul, rule, scalar, softmax
 
 MOST_HEAD = 256
 """Numbers of a head that one kernel holds; multiples of 8 are."""

@@ -9,8 +9,7 @@ import numpy as np
 
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape, layout
-from tawa.axon.gpu.registry import rule
-from tawa.axon.gpu.rules import linear_product, matmul, scalar
+from tawa.axon.gpu.rules import linear_product, matmul, rule, scalar
 from tawa.axon.sizes.patterns import Group, Pattern
 
 

@@ -1,12 +1,33 @@
-"""The rules of pointwise operators, reductions, norms and products."""
+"""How the prelude's operators are expressed in primitive nodes: one rule each.
+
+A rule takes the tape, the arguments as nodes, and the static arguments by name. Here are those of
+pointwise operators, reductions, norms and products.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tawa.axon.gpu.nodes import Node, Tape
-from tawa.axon.gpu.registry import RULES, Rule, rule
+
+Rule = Callable[..., Any]
+
+RULES: dict[str, Rule] = {}
+"""The rule of each operator, by its name in the prelude."""
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return register
+
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "maximum", "minimum", "both", "either")
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")

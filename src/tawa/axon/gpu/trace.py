@@ -14,7 +14,7 @@ import numpy as np
 from tawa.axon.gpu import attention, movement, rules, windows
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape
-from tawa.axon.gpu.registry import RULES
+from tawa.axon.gpu.rules import RULES
 from tawa.axon.running.compositions import COMPOSITIONS
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Evaluator, Frame, Value
