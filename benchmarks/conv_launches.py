@@ -25,9 +25,9 @@ def launched(case: Case, arrays: Arrays, what: str, tiling: Any = None) -> Calla
 
     x, w, dy, bias = arrays
     if what == "dgrad":
-        return lambda: gradient_of_images(dy, w, case.x, **case.arguments)
+        return lambda: gradient_of_images(dy, w, case.x, None, tiling, **case.arguments)
     if what == "wgrad":
-        return lambda: gradient_of_filters(dy, x, case.w, **case.arguments)
+        return lambda: gradient_of_filters(dy, x, case.w, None, tiling, **case.arguments)
     finish = {"bias": bias, "relu": bias is not None}
     work = (conv.conv1d, conv.conv2d, conv.conv3d)[case.dimensions - 1]
     return lambda: work(x, w, None, tiling, **finish, **case.arguments)

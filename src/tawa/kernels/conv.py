@@ -279,11 +279,15 @@ def pixels_in_rows(conv: Convolution, x: Any) -> tuple[Convolution, Any, tuple[i
     pitch, sides = pitch_of_rows(conv, PIECE // x.dtype.itemsize)
     x = padded(x, pitch, sides)
     image, row, pixel, _ = strides(x)
-    rows = replace(
+    return in_rows(conv, pitch), x, (image, row, pixel * conv.stride[1], 1), pitch
+
+
+def in_rows(conv: Convolution, pitch: int) -> Convolution:
+    """The convolution whose channels are those of S pixels of a row, each with `pitch` of them."""
+    return replace(
         conv, w=conv.q, c=conv.s * pitch, s=1, stride=(conv.stride[0], 1),
         pad=(conv.pad[0], (0, 0)),
     )  # fmt: skip
-    return rows, x, (image, row, pixel * conv.stride[1], 1), pitch
 
 
 def pitch_of_rows(conv: Convolution, unit: int) -> tuple[int, tuple[int, int]]:

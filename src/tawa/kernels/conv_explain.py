@@ -8,10 +8,9 @@ print(explain(x, w, padding=1))
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
-from tawa.kernels.conv import few_channels, pitch_of_rows
+from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
 from tawa.kernels.conv_kernels import conv_taps
 from tawa.kernels.conv_layouts import workspace
 from tawa.kernels.conv_plans import Tiling, planes, ranked
@@ -61,8 +60,7 @@ def _lines(conv: Convolution, chip: Chip) -> Iterator[str]:
         pitch, sides = pitch_of_rows(conv, PIECE // SIZE)
         used = conv.n * conv.depth.size * conv.h * (conv.w + sum(sides)) * pitch * SIZE
         yield f"few channels: the {conv.s} pixels under a row of taps are {conv.s * pitch} channels"
-        conv = replace(conv, w=conv.q, c=conv.s * pitch, s=1, stride=(conv.stride[0], 1))
-        conv = replace(conv, pad=(conv.pad[0], (0, 0)))
+        conv = in_rows(conv, pitch)
     tilings = ranked(conv, chip, SIZE)
     if not tilings or (conv.groups > 1 and own % (PIECE // SIZE)):
         yield f"gathered: {own} channels of a group are no blocks, pixels are loaded one by one"

@@ -37,8 +37,9 @@ from tawa.kernels.conv_arguments import (
 )
 from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
-from tawa.kernels.conv_gradient_plans import sharing
+from tawa.kernels.conv_gradient_plans import Sharing, sharing
 from tawa.kernels.conv_kernels import plane_of, taps_of_plane
+from tawa.kernels.conv_plans import Tiling
 from tawa.kernels.conv_shapes import (
     Convolution,
     ConvolutionNotPossible,
@@ -72,6 +73,7 @@ def gradient_of_images(
     w: Any,
     shape: tuple[int, ...],
     out: Any = None,
+    config: Tiling | None = None,
     *,
     stride: Pair = 1,
     padding: Padding = 0,
@@ -80,9 +82,10 @@ def gradient_of_images(
 ) -> Any:
     """The gradient of images of a `shape` [N, ..., C], of `dy` [N, ..., K]: what turns it back.
 
-    Images have one to three dimensions between. Raises ConvolutionNotPossible.
+    Images have one to three dimensions between; `config` is the tiling of all convolutions that
+    this takes, by default what is expected fastest. Raises ConvolutionNotPossible.
     """
-    return _turned_back(dy, w, shape, out, (stride, padding, dilation, groups), PLAIN)
+    return _turned_back(dy, w, shape, out, (stride, padding, dilation, groups), PLAIN, config)
 
 
 def conv_transpose(
@@ -139,6 +142,7 @@ def _turned_back(
     out: Any,
     steps: tuple[Pair, Padding, Pair, int],
     finish: Finish,
+    config: Tiling | None = None,
 ) -> Any:
     """The transposed convolution of `dy`, whose result has a `shape`."""
     conv = convolution_of(_Like(shape), w, *steps)
@@ -176,7 +180,7 @@ def _turned_back(
         others = None if residual is None else pictures(residual[(slice(None), *cut)])
         to = pictures_of(part)
         target = empty(part, (back.pictures, *part.shape[2:])) if to is None else to
-        compute(back, given, filters_of(own), target, replace(finish, residual=others), None)
+        compute(back, given, filters_of(own), target, replace(finish, residual=others), config)
         if to is None:
             part[...] = target.reshape(part.shape)
     return out
@@ -435,6 +439,7 @@ def gradient_of_filters(
     x: Any,
     shape: tuple[int, ...],
     out: Any = None,
+    config: Sharing | None = None,
     *,
     stride: Pair = 1,
     padding: Padding = 0,
@@ -446,7 +451,8 @@ def gradient_of_filters(
 
     Sums are fp32: each program adds up the products of its share of the pixels, in their order,
     and then the shares are added in theirs. The shares take 4 bytes for each element of the
-    filters. Images have one to three dimensions. Raises ConvolutionNotPossible.
+    filters. `config` says how the pixels are shared, by default as is expected fastest. Images have
+    one to three dimensions. Raises ConvolutionNotPossible.
     """
     shape = tuple(shape)
     conv = convolution_of(x, _Like(shape), stride, padding, dilation, groups)
@@ -468,11 +474,11 @@ def gradient_of_filters(
     if few_channels(conv):
         rows, x, steps, pitch = pixels_in_rows(conv, x)
         wide = empty(dy, (conv.k, rows.depth.taps * conv.r, conv.s, pitch), dtype)
-        _add(_shares_of_filters(rows, dy, (x, steps)), wide)
+        _add(_shares_of_filters(rows, dy, (x, steps), config), wide)
         out[...] = wide[..., : conv.c].reshape(shape)
         return out
     x, _ = _by_groups(x, 1 if conv.depthwise else conv.groups)
-    _add(_shares_of_filters(conv, dy, (x, steps_of(x))), out)
+    _add(_shares_of_filters(conv, dy, (x, steps_of(x)), config), out)
     return out
 
 
@@ -484,7 +490,9 @@ def _add(parts: Any, out: Any) -> None:
     )
 
 
-def _shares_of_filters(conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]]) -> Any:
+def _shares_of_filters(
+    conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]], config: Sharing | None
+) -> Any:
     """What each share of the pixels adds up: [shares, K, T, R, S, C / groups], fp32.
 
     `image` is the pictures, each group at whole pieces of 16 bytes, and their strides.
@@ -500,7 +508,7 @@ def _shares_of_filters(conv: Convolution, dy: Any, image: tuple[Any, tuple[int, 
     dy, ours_pitch = _by_groups(dy, conv.groups)
     unit = PIECE // x.dtype.itemsize
     own_pitch = own if conv.groups == 1 else -(-own // unit) * unit
-    way = sharing(conv, conv_weights.chip, x.dtype.itemsize)
+    way = config or sharing(conv, conv_weights.chip, x.dtype.itemsize)
     shares, blocks, tile = way.shares, way.blocks(conv), way.tile
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
