@@ -1,7 +1,8 @@
-"""Random programs whose accesses meet, at every level against NumPy; a table of what they cover.
+"""Random programs at every level against NumPy: accesses that meet, products, tiles of any shape.
 
-python scripts/random_programs.py --count 3000            all of the first 3,000
+python scripts/random_programs.py --count 3000            the first 3,000, and what they cover
 python scripts/random_programs.py --first 291 --count 1   one, made smaller if it is wrong
+python scripts/random_programs.py --kind products         others: `products` or `shapes`
 """
 
 from __future__ import annotations
@@ -11,20 +12,32 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "simulate"), str(ROOT / "src")]
 
-from comparison import Outcome, compared, shrunk  # noqa: E402
-from memory_programs import OPTIONS, RELATIONS, Program, program  # noqa: E402
+import memory_programs  # noqa: E402
+import product_programs  # noqa: E402
+import shape_programs  # noqa: E402
+from comparison import Outcome, Program, compared, shrunk  # noqa: E402
+from memory_programs import OPTIONS, RELATIONS  # noqa: E402
+
+KINDS: dict[str, Callable[[int, int], Program]] = {
+    "memory": memory_programs.program,
+    "products": product_programs.program,
+    "shapes": shape_programs.program,
+}
+MOST = {"memory": 8, "products": 10, "shapes": 12}
+"""Statements of a program, if not said."""
 
 PROXIES = ("threads", "engine", "both")
 
 
-def table(done: list[tuple[Program, Outcome]]) -> str:
-    """How many programs there were of each kind."""
+def table(done: list[tuple[memory_programs.Program, Outcome]]) -> str:
+    """How many programs whose accesses meet there were of each kind."""
     kinds = Counter((p.shape.relation, o.roles, p.proxies) for p, o in done)
     head = [
         f"{who}, {'roles' if roles else 'one role'}" for roles in (False, True) for who in PROXIES
@@ -50,14 +63,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--count", type=int, default=300, help="how many programs")
-    parser.add_argument("--most", type=int, default=8, help="statements of a program")
+    parser.add_argument("--kind", choices=KINDS, default="memory", help="what they are about")
+    parser.add_argument("--most", type=int, help="statements of a program")
     parser.add_argument("--whole", action="store_true", help="do not make what is wrong smaller")
     chosen = parser.parse_args()
     done: list[tuple[Program, Outcome]] = []
     begin = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(chosen.first, chosen.first + chosen.count):
-            found = program(seed, chosen.most)
+            found = KINDS[chosen.kind](seed, chosen.most or MOST[chosen.kind])
             outcome = compared(found, Path(folder), (None, seed))
             done.append((found, outcome))
             if not outcome.bad:
@@ -65,10 +79,13 @@ def main() -> int:
             print(f"seed {seed}: {outcome.verdict} {outcome.where}\n{outcome.text}", flush=True)
             if not chosen.whole:
                 small = shrunk(found, Path(folder), outcome)
-                print(small.source, small.options, small.shape, f"n={small.turns}", flush=True)
+                print(small.source, replace(small, body=[]), flush=True)
     counts = Counter(outcome.verdict for _, outcome in done)
     each = (time.process_time() - begin) / len(done)
-    print(table(done), f"\n{dict(counts)}, {each:.2f} s of processor time each")
+    if chosen.kind == "memory":
+        print(table([(p, o) for p, o in done if isinstance(p, memory_programs.Program)]))
+    roles = sum(outcome.roles for _, outcome in done)
+    print(f"{dict(counts)}, {roles} with roles, {each:.2f} s of processor time each")
     return 1 if any(outcome.bad for _, outcome in done) else 0
 
 

@@ -435,3 +435,20 @@ def test_histogram(launch):
     out = np.zeros(16, np.int32)
     launch(histogram_kernel, (1,), x, out, 100, BINS=16)
     np.testing.assert_array_equal(out, np.bincount(x, minlength=16))
+
+
+@jit
+def joining_kernel(x_ptr, out_ptr):
+    at = tl.arange(0, 4)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    x = tl.load(x_ptr + at)
+    down = tl.arange(0, 8)[:, None] * 8 + tl.arange(0, 8)[None, :]
+    tl.store(out_ptr + down, tl.cat(x, x + 1))
+    across = tl.arange(0, 4)[:, None] * 16 + tl.arange(0, 16)[None, :]
+    tl.store(out_ptr + 64 + across, tl.cat(x, x + 1, dim=1))
+
+
+def test_tiles_are_joined_along_any_dimension(launch):
+    x, out = np.arange(32, dtype=np.int32).reshape(4, 8), np.zeros(128, np.int32)
+    launch(joining_kernel, (1,), x, out)
+    expected = [np.concatenate([x, x + 1], axis).ravel() for axis in (0, 1)]
+    np.testing.assert_array_equal(out, np.concatenate(expected))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 from lowering import kernel_in
-from memory_programs import SCALARS, Program
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.attempts import NO_SLACK
@@ -37,10 +37,49 @@ SECONDS = 60.0
 LEVELS = ("tile", "aref", "hopper")
 
 CANNOT_BE_MET = {
-    "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NothingToAlternate", "NotSpecialisable",
-    "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded",
+    "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NoSuchSchedule", "NothingToAlternate",
+    "NotSpecialisable", "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded",
 }  # fmt: skip
 """Errors that say that a combination of options is impossible."""
+
+
+class Program(Protocol):
+    """A source, how it is compiled, and what it is called with."""
+
+    options: dict[str, Any]
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the memories."""
+        ...
+
+    @property
+    def scalars(self) -> Sequence[str]:
+        """Arguments that are numbers."""
+        ...
+
+    @property
+    def source(self) -> str: ...
+    @property
+    def grid(self) -> tuple[int, ...]: ...
+    def smaller(self) -> Iterator[Self]:
+        """The same with one statement, nest or option less."""
+        ...
+
+    def memories(self) -> tuple[np.ndarray, ...]:
+        """Flat memories before the program."""
+        ...
+
+    def arguments(self, memories: tuple[np.ndarray, ...]) -> dict[str, Any]:
+        """What a launch is called with."""
+        ...
+
+    def expected(self) -> list[np.ndarray]:
+        """The memories after the program, as Python and NumPy run it."""
+        ...
+
+
+Some = TypeVar("Some", bound=Program)
 
 
 @dataclass(frozen=True)
@@ -77,7 +116,7 @@ def lowered(program: Program, kernel: Kernel) -> Lowered:
     request = kernel.request(**named, **program.options)
     types = [parse_argument(text) for text in request.types.values()]
     module = lower_to_tile(kernel, types, request.constants)
-    every = list(combinations([name for name in request.types if name not in SCALARS], 2))
+    every = list(combinations([name for name in request.types if name not in program.scalars], 2))
     met, same = overlapping(every, named)
     if met:  # those that matter to the kernel, which takes a look
         met, same = overlapping(_apart(module.clone(), request.options), named)
@@ -121,7 +160,9 @@ def compared(program: Program, folder: Path, seeds: tuple[int | None, ...] = (No
     found = with_options(program, folder, seeds)
     if found.verdict != "refused":
         return found
-    plain = with_options(replace(program, options={}), folder, seeds)
+    plain = copy(program)
+    plain.options = {}
+    plain = with_options(plain, folder, seeds)
     return replace(plain, options=False)
 
 
@@ -137,7 +178,9 @@ def with_options(program: Program, folder: Path, seeds: tuple[int | None, ...]) 
                 for seed in seeds if level == "hopper" else (None,):
                     memories = run_level(program, found, level, seed)
                     if not all(map(np.array_equal, expected, memories)):
-                        return Outcome("wrong", level, _difference(expected, memories), roles)
+                        return Outcome(
+                            "wrong", level, _difference(program.names, expected, memories), roles
+                        )
     except TimeoutError as error:
         return Outcome("hang", text=str(error), roles=roles)
     except ProtocolError as error:
@@ -167,9 +210,9 @@ def limited(seconds: float) -> Generator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _difference(expected: list[Any], found: list[Any]) -> str:
+def _difference(names: Sequence[str], expected: list[Any], found: list[Any]) -> str:
     lines = []
-    for name, one, other in zip("xyo", expected, found, strict=True):
+    for name, one, other in zip(names, expected, found, strict=True):
         places = np.flatnonzero(one != other)
         if len(places):
             at = places[:4]
@@ -178,10 +221,10 @@ def _difference(expected: list[Any], found: list[Any]) -> str:
     return "\n".join(lines)
 
 
-def shrunk(program: Program, folder: Path, outcome: Outcome) -> Program:
+def shrunk(program: Some, folder: Path, outcome: Outcome) -> Some:
     """A program of fewer statements and options with the same verdict."""
 
-    def same(candidate: Program) -> bool:
+    def same(candidate: Some) -> bool:
         try:
             got = compared(candidate, folder, (None, 0, 1))
         except (NameError, TypeError, IndexError, SyntaxError):  # Python itself does not run it

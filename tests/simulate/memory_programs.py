@@ -123,6 +123,9 @@ class Program:
     ways: frozenset[tuple[str, str]]
     """(`load`, `store` or `atomic`, way) of its accesses."""
 
+    names = ("x", "y", "o")
+    scalars = ("height", "width", "wide", "n")
+
     @property
     def grid(self) -> tuple[int, ...]:
         return (self.shape.grid,)
@@ -207,7 +210,7 @@ class Program:
         return dict(zip(SCALARS, values, strict=True))
 
 
-SCALARS = ("height", "width", "wide", "n")
+SCALARS = Program.scalars
 SHOWN = 6
 """Tiles that a program shows."""
 

@@ -8,7 +8,7 @@ and a number of elements, and whose accesses raise `IndexError` outside their ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -93,7 +93,7 @@ class Descriptor:
 class Language:
     """What a kernel's source calls `tl`; `programs` and `program` are the grid and its place in it."""
 
-    int32, int64, float16, float32 = np.int32, np.int64, np.float16, np.float32
+    int8, int32, int64, float16, float32 = np.int8, np.int32, np.int64, np.float16, np.float32
     constexpr = int
     static_range = range
     program = programs = (0, 0, 0)
@@ -101,6 +101,16 @@ class Language:
     @classmethod
     def program_id(cls, axis: int) -> Any:
         return tile(np.int32(cls.program[axis]))
+
+    @staticmethod
+    def range(*bounds: Any, **wishes: Any) -> Iterable[int]:
+        """The numbers of Python's `range`; wishes change nothing."""
+        del wishes
+        return range(*bounds)
+
+    @staticmethod
+    def cdiv(x: Any, y: Any) -> Any:
+        return -(-x // y)
 
     @staticmethod
     def arange(start: int, end: int) -> Tile:
@@ -125,20 +135,124 @@ class Language:
         return tile(np.minimum(x, y))
 
     @staticmethod
-    def sum(x: Any, axis: int | None = None) -> Tile:
-        return tile(np.sum(x, axis=axis, dtype=x.dtype))
+    def sum(x: Any, axis: int | None = None, keep_dims: bool = False) -> Tile:
+        kind = np.int32 if x.dtype == np.int8 else x.dtype
+        return tile(np.sum(x, axis=axis, dtype=kind, keepdims=keep_dims))
 
     @staticmethod
-    def max(x: Any, axis: int | None = None) -> Tile:
-        return tile(np.max(x, axis=axis))
+    def max(x: Any, axis: int | None = None, keep_dims: bool = False) -> Tile:
+        return tile(np.max(x, axis=axis, keepdims=keep_dims))
 
     @staticmethod
-    def cumsum(x: Any, axis: int = 0) -> Tile:
-        return tile(np.cumsum(x, axis=axis, dtype=x.dtype))
+    def min(x: Any, axis: int | None = None, keep_dims: bool = False) -> Tile:
+        return tile(np.min(x, axis=axis, keepdims=keep_dims))
+
+    @staticmethod
+    def argmax(x: Any, axis: int, keep_dims: bool = False) -> Tile:
+        return tile(np.argmax(x, axis=axis, keepdims=keep_dims).astype(np.int32))
+
+    @staticmethod
+    def argmin(x: Any, axis: int, keep_dims: bool = False) -> Tile:
+        return tile(np.argmin(x, axis=axis, keepdims=keep_dims).astype(np.int32))
+
+    @staticmethod
+    def cumsum(x: Any, axis: int = 0, reverse: bool = False) -> Tile:
+        turned = np.flip(x, axis) if reverse else x
+        sums = np.cumsum(turned, axis=axis, dtype=x.dtype)
+        return tile(np.flip(sums, axis) if reverse else sums)
+
+    @staticmethod
+    def associative_scan(x: Any, axis: int, combine: Any, reverse: bool = False) -> Any:
+        parts = [np.moveaxis(part, axis, 0) for part in (x if isinstance(x, tuple) else (x,))]
+        places = list(range(len(parts[0])))[:: -1 if reverse else 1]
+        found = [np.empty_like(part) for part in parts]
+        for number, place in enumerate(places):
+            new = [tile(part[place]) for part in parts]
+            if number:
+                combined = combine(*(tile(f[places[number - 1]]) for f in found), *new)
+                new = list(combined) if isinstance(combined, tuple) else [combined]
+            for out, value in zip(found, new, strict=True):
+                out[place] = value
+        tiles = tuple(tile(np.moveaxis(out, 0, axis)) for out in found)
+        return tiles if isinstance(x, tuple) else tiles[0]
+
+    @classmethod
+    def reduce(cls, x: Any, axis: int, combine: Any, keep_dims: bool = False) -> Any:
+        scanned = cls.associative_scan(x, axis, combine)
+        tiles = [
+            np.take(part, [-1], axis) for part in (scanned if isinstance(x, tuple) else [scanned])
+        ]
+        found = tuple(tile(part if keep_dims else np.squeeze(part, axis)) for part in tiles)
+        return found if isinstance(x, tuple) else found[0]
+
+    @staticmethod
+    def xor_sum(x: Any, axis: int, keep_dims: bool = False) -> Tile:
+        return tile(np.bitwise_xor.reduce(x, axis=axis, keepdims=keep_dims))
+
+    @staticmethod
+    def abs(x: Any) -> Tile:
+        return tile(np.abs(x))
+
+    @staticmethod
+    def reshape(x: Any, shape: Sequence[int]) -> Tile:
+        return tile(np.reshape(x, shape))
+
+    @staticmethod
+    def permute(x: Any, order: Sequence[int]) -> Tile:
+        return tile(np.transpose(x, order))
+
+    @staticmethod
+    def join(x: Any, y: Any) -> Tile:
+        return tile(np.stack([x, y], -1))
+
+    @staticmethod
+    def interleave(x: Any, y: Any) -> Tile:
+        return tile(np.stack([x, y], -1).reshape(*x.shape[:-1], -1))
+
+    @staticmethod
+    def split(x: Any) -> tuple[Tile, Tile]:
+        return tile(x[..., 0]), tile(x[..., 1])
+
+    @staticmethod
+    def cat(x: Any, y: Any, dim: int = 0) -> Tile:
+        return tile(np.concatenate([x, y], dim))
+
+    @staticmethod
+    def flip(x: Any, dim: int) -> Tile:
+        return tile(np.flip(x, dim))
+
+    @staticmethod
+    def sort(x: Any, descending: bool = False) -> Tile:
+        ordered = np.sort(x, -1)
+        return tile(np.flip(ordered, -1) if descending else ordered)
+
+    @classmethod
+    def topk(cls, x: Any, k: int) -> Tile:
+        return tile(cls.sort(x, descending=True)[..., :k])
+
+    @staticmethod
+    def gather(x: Any, index: Any, axis: int) -> Tile:
+        return tile(np.take_along_axis(x, index, axis))
+
+    @staticmethod
+    def histogram(x: Any, bins: int, mask: Any = None) -> Tile:
+        chosen = x if mask is None else x[mask]
+        return tile(np.bincount(chosen, minlength=bins)[:bins].astype(np.int32))
+
+    @staticmethod
+    def broadcast_to(x: Any, shape: Sequence[int]) -> Tile:
+        return tile(np.broadcast_to(x, shape))
+
+    @staticmethod
+    def extract_slice(x: Any, offsets: Sequence[Any], sizes: Sequence[int]) -> Tile:
+        return tile(
+            x[tuple(slice(int(a), int(a) + n) for a, n in zip(offsets, sizes, strict=True))]
+        )
 
     @staticmethod
     def dot(x: Any, y: Any, acc: Any = None) -> Tile:
-        product = x.astype(np.float32) @ y.astype(np.float32)
+        wide = np.int32 if x.dtype == np.int8 else np.float32
+        product = x.astype(wide) @ y.astype(wide)
         return tile(product if acc is None else acc + product)
 
     @staticmethod

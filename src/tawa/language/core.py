@@ -184,7 +184,7 @@ def split(a: Any) -> Any:
 
 @builtin
 def cat(input: Any, other: Any, can_reorder: Flag = False, dim: Whole = 0) -> Any:
-    """Two tensors one after the other along the first dimension."""
+    """Two tensors one after the other along dimension `dim`; the others agree."""
 
 
 @method

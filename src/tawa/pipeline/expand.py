@@ -213,14 +213,9 @@ class Expansion:
         for op in self.schedule.order:
             self.copy(op, -self.schedule.stage[op], self.steady)
         passed: list[SSAValue] = []
-        keys = 0
-        while keys < len(self.carried):
-            value, iteration = list(self.carried)[keys]
-            if isinstance(value, BlockArgument):
-                passed.append(self.steady(self.passed(value), iteration))
-            else:
-                passed.append(self.steady(value, iteration + 1))
-            keys += 1
+        self.pass_on(passed)
+        self.keep_results()
+        self.pass_on(passed)
         block.add_op(scf.YieldOp(*passed))
         self.into = self.before
         loop = scf.ForOp(bounds[0], bounds[1], self.seen(self.loop.step), self.inits, block)
@@ -230,6 +225,32 @@ class Expansion:
         for key, result in self.done.items():
             result.name_hint = key[0].name_hint
         return loop
+
+    def pass_on(self, passed: list[SSAValue]) -> None:
+        """Add what an iteration hands to the next, for all that is carried; that may grow."""
+        while len(passed) < len(self.carried):
+            value, iteration = list(self.carried)[len(passed)]
+            if isinstance(value, BlockArgument):
+                passed.append(self.steady(self.passed(value), iteration))
+            else:
+                passed.append(self.steady(value, iteration + 1))
+
+    def keep_results(self) -> None:
+        """Carry what the loop gives, but no iteration reads."""
+        for argument in self.body.args[1:]:
+            if not self.at_end(argument, 0):
+                self.carry(self.passed(argument), -1)
+
+    def at_end(self, value: SSAValue, iteration: int) -> bool:
+        """Whether the epilogue makes a value, or has it from iterations or from outside."""
+        if not self.inside(value) or (value, iteration) in self.carried:
+            return True
+        if iteration < -self.schedule.stages:
+            return False
+        if isinstance(value, BlockArgument):
+            return value.index == 0 or self.at_end(self.passed(value), iteration - 1)
+        assert isinstance(value, OpResult)
+        return stays_in_memory(value) or iteration >= -self.schedule.stage[value.op]
 
     # --- epilogue: iterations relative to the one after the last ----------------------------------
 

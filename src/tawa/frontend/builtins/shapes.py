@@ -329,16 +329,22 @@ def cat(f: FunctionCompiler, input: Value, other: Value, can_reorder: Value, dim
     """`tl.cat`."""
     del can_reorder
     left, right = _pair(f, input, other, "tl.cat")
-    if axis_argument(f, dim, len(left.shape)) != 0 or left.shape[1:] != right.shape[1:]:
+    rank = len(left.shape)
+    axis = axis_argument(f, dim, rank)
+    others = [[size for at, size in enumerate(tile.shape) if at != axis] for tile in (left, right)]
+    if rank != len(right.shape) or others[0] != others[1]:
         raise fail(
             f.b,
             TileShapeMismatch,
-            "`tl.cat` joins along the first dimension",
+            f"`tl.cat` joins along dimension {axis}",
             expected="equal other dimensions",
             found=f"{left.describe()} and {right.describe()}",
         )
+    first = (axis, *(at for at in range(rank) if at != axis))
+    left, right = permute(f, left, first), permute(f, right, first)
     shape = (left.shape[0] + right.shape[0], *left.shape[1:])
-    return Tensor(f.b.add(ops.Cat(left.ssa, right.ssa)).result, left.dtype, shape)
+    joined = Tensor(f.b.add(ops.Cat(left.ssa, right.ssa)).result, left.dtype, shape)
+    return permute(f, joined, tuple(first.index(at) for at in range(rank)))
 
 
 @lowers(tl.gather)
