@@ -30,23 +30,22 @@ from typing import Any
 
 HERE = Path(__file__).parent
 FIGURES: dict[str, tuple[Any, ...]] = {
+    "costs.matrix_lead": (12, 50),
+    "costs.matrix_tail": (15, 60),
     "scheduling.issue": (1, 6),
-    "scheduling.lead_slack": (0, 15),
-    "scheduling.tail_slack": (0, 60),
-    "scheduling.shuffle_slack": (0, 12),
+    "scheduling.combine": (3, 12),
     "scheduling.branch": (4, 16),
     "thresholds.remade_work": (6, 24),
     "thresholds.room_registers": (32, 128),
     "thresholds.few_registers": (2, 8),
     "thresholds.resident_registers": (16, 64),
     "thresholds.exchange_gain": (1.25, 5.0),
-    "thresholds.scanned_elements": (16, 64),
     "thresholds.occupancy_cuts": ((0.2, 0.225), (0.2, 0.9)),
     "thresholds.address_work": (75, 300),
     "thresholds.hiding_slots": (4, 16),
     "thresholds.shared_slots": (2, 6),
 }
-"""Half and twice of each, and without where it is added to something measured."""
+"""Half and twice of each."""
 
 KERNELS = (
     "attention 64 1024 False", "attention 64 2048 True", "attention 128 2048 False",

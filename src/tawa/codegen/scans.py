@@ -23,10 +23,10 @@ from tawa.hopper.dialect.lanes import Assemble, ShuffleAlong
 from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
-from tawa.machine.chips import SM_90A
+from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Scan, ScanWith
 
-LONGEST = SM_90A.thresholds.scanned_elements
+LONGEST = DEFAULT.scanned_elements
 """Consecutive elements of a thread, if lanes can be had for more."""
 
 

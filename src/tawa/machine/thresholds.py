@@ -49,10 +49,6 @@ class Thresholds:
         48 * 1024, "documented", "CUDA C++ Programming Guide: what every kernel may have of it"
     )
     """Shared memory that an exchange before a store may take."""
-    scanned_elements: int = figure(
-        32, "chosen", "additions as long as five exchanges between lanes, of 24 cycles"
-    )
-    """Neighbours that one thread scans by itself if lanes can be had for more."""
     occupancy_cuts: tuple[float, float] = figure(
         (0.2, 0.45),
         "measured",

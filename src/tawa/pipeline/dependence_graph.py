@@ -381,7 +381,7 @@ def _cost(node: Node, op: Operation, warps: int, target: Chip) -> None:
         node.special = count * costs.special
     node.thread = max(1, round(count * each * (1 if name in SPECIAL else scheduling.stretch)))
     if isinstance(op, Reduce):
-        node.thread += 2 * (costs.shuffle + scheduling.shuffle_slack)
+        node.thread += 2 * (costs.shuffle + scheduling.combine)
 
 
 def _registers(value: SSAValue, warps: int) -> int:
