@@ -31,6 +31,11 @@ SHARINGS = {
     "windows": Sharing(3, 64, 64, (1, 8, 8), 2, windows=True),
     "taps": Sharing(1, 64, 64, (1, 8, 8), 2, windows=False),
 }
+TURNED_BACK = {
+    "windows": (Tiling("windows", 1, 8, 8, 32, 64), (32, 3, 3, 64)),
+    "resident": (Tiling("resident", 1, 8, 8, 32, 64), (32, 3, 3, 64)),
+    "taps": (Tiling("taps", 1, 8, 8, 96, 64), (96, 3, 2, 72)),
+}
 generator = np.random.default_rng(0)
 
 
@@ -76,3 +81,26 @@ def test_the_gradient_of_filters_is_proved(name: str, monkeypatch: pytest.Monkey
         dw = conv_gradients.gradient_of_filters(dy, x, (64, 3, 3, 64))
     exact = np.einsum("npqk,npqc->kc", *(v.astype(float) for v in (dy, x[:, 1:9, 2:10])))
     assert np.abs(dw[:, 1, 2] - exact).max() < 1e-2
+
+
+@pytest.mark.parametrize("name", TURNED_BACK)
+def test_the_gradient_of_images_reads_filters_where_they_lie(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(conv_gradients, "exchanged", None)
+    tiling, (c, r, s, k) = TURNED_BACK[name]
+    dy, w = half(1, 14, 14, k), half(k, r, s, c)
+    with proved():
+        dx = conv_gradients.gradient_of_images(dy, w, (1, 13 + r, 13 + s, c), None, tiling)
+    turned = w[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+    assert np.abs(dx - reference(dy, turned, padding=(r - 1, s - 1))).max() < 1e-2
+
+
+def test_filters_of_every_second_tap_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(conv_gradients, "exchanged", None)
+    dy, w = half(1, 5, 5, 24), half(24, 3, 5, 16)
+    dx = conv_gradients.gradient_of_images(dy, w, (1, 11, 13, 16), stride=2)
+    apart = np.zeros((1, 9, 9, 24), np.float16)
+    apart[:, ::2, ::2] = dy
+    turned = w[:, ::-1, ::-1].transpose(3, 1, 2, 0)
+    assert np.abs(dx - reference(apart, turned, padding=(2, 4))).max() < 1e-2

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import tawa
@@ -38,6 +39,7 @@ from tawa.kernels.conv_depthwise import conv_depthwise
 from tawa.kernels.conv_kernels import conv_gathered, conv_resident, conv_taps, conv_windows
 from tawa.kernels.conv_plans import Tiling, ranked
 from tawa.kernels.conv_shapes import (
+    Back,
     Convolution,
     ConvolutionNotPossible,
     Depth,
@@ -234,6 +236,28 @@ def compute(
     _by_blocks(conv, (x, steps_of(x)), w, (out, own), finish, config)
 
 
+def reads_turned(conv: Convolution, w: Any) -> bool:
+    """Whether a convolution turned back can read filters `w` [.., K / groups] where they lie."""
+    size, own = w.dtype.itemsize, conv.c // conv.groups
+    blocks = conv.groups == 1 or (
+        bool(ranked(conv, conv_taps.chip, size)) and own * size % PIECE == 0
+    )
+    whole = w.shape[-1] * size % PIECE == 0 and is_dense(w) and address(w) % PIECE == 0
+    return whole and blocks and not conv.depthwise and not few_channels(conv)
+
+
+def compute_turned(
+    conv: Convolution, back: Back, x: Any, w: Any, out: Any, finish: Finish, config: Tiling | None
+) -> None:
+    """As `compute`, with filters [C, taps of `back`, K / groups] as `reads_turned` takes them."""
+    if _is_product(conv, x, w, out) and prod(back.taps) == 1 and finish.plain:
+        flat = x.reshape(-1, conv.c), w.reshape(conv.c, conv.k), out.reshape(-1, conv.k)
+        matmul(*flat, bias=finish.bias)
+        return
+    x = readable(x, conv.c)
+    _by_blocks(conv, (x, steps_of(x)), w, (out, w.shape[-1]), finish, config, back)
+
+
 def _is_product(conv: Convolution, *arrays: Any) -> bool:
     """Whether it is a product of matrices: one tap, and arrays without gaps."""
     steps = conv.stride, conv.pad, conv.groups, conv.taps, conv.depth.flat
@@ -307,6 +331,7 @@ def _by_blocks(
     to: tuple[Any, int],
     finish: Finish,
     config: Tiling | None,
+    back: Back | None = None,
 ) -> None:
     """Launch the fastest kernel that reads blocks; `image` has strides, `to` the filters' pitch."""
     (x, steps), (out, pitch) = image, to
@@ -314,8 +339,9 @@ def _by_blocks(
     made = out
     if conv.k % unit or not describable(out):
         made = made_like(out, (conv.pictures, conv.p, conv.q, -(-conv.k // unit) * unit), None)
-    tiling = config or ranked(conv, conv_taps.chip, x.dtype.itemsize, finish.bytes_of(out))[0]
-    launch(conv, tiling, (x, w, made, finish), steps, pitch)
+    found = ranked(conv, conv_taps.chip, x.dtype.itemsize, finish.bytes_of(out))
+    tiling = config or next(t for t in found if back is None or back.whole or not t.keeps)
+    launch(conv, tiling, (x, w, made, finish), steps, pitch, back)
     if made is not out:
         out[...] = made[..., : conv.k]
 
@@ -326,6 +352,7 @@ def launch(
     arrays: tuple[Any, Any, Any, Finish],
     steps: tuple[int, ...],
     pitch: int,
+    back: Back | None = None,
 ) -> None:
     """Launch one kernel with one tiling; `steps` are the image's strides, `pitch` the filters'."""
     x, w, out, finish = arrays
@@ -338,10 +365,10 @@ def launch(
         "STRIDE_W": conv.stride[1], "DILATION_H": conv.dilation[0],
         "DILATION_W": conv.dilation[1], "PAD_H": top, "PAD_W": left, "KY": out.shape[3],
         "FC": pitch, "ACTIVATION": finish.activation, "TH": tiling.rows, "TW": tiling.columns,
-        "BN": tiling.filters, "BK": tiling.channels,
+        "BN": tiling.filters, "BK": tiling.channels, "BACK": back.constants if back else None,
     }  # fmt: skip
     programs = tiling.tiles(conv)
-    if tiling.kernel == "resident":
+    if tiling.keeps:
         blocks, most = tiling.blocks(conv), conv_taps.chip.multiprocessors
         programs = min(tiling.tiles_of_pixels(conv), max(1, most // blocks)) * blocks
     else:

@@ -22,7 +22,13 @@ from typing import Any, TypeAlias
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv import compute, few_channels, pixels_in_rows
+from tawa.kernels.conv import (
+    compute,
+    compute_turned,
+    few_channels,
+    pixels_in_rows,
+    reads_turned,
+)
 from tawa.kernels.conv_arguments import (
     TYPES,
     Finish,
@@ -41,6 +47,7 @@ from tawa.kernels.conv_gradient_plans import Sharing, sharing
 from tawa.kernels.conv_kernels import plane_of, taps_of_plane
 from tawa.kernels.conv_plans import Tiling
 from tawa.kernels.conv_shapes import (
+    Back,
     Convolution,
     ConvolutionNotPossible,
     Depth,
@@ -170,9 +177,6 @@ def _turned_back(
             continue
         if not reached:
             turned = [([0], 1, 0)] * 3
-        own = exchanged(filters, (turned[0][0], turned[1][0], turned[2][0]), conv.groups)
-        if not reached:
-            own[...] = 0
         sides = [
             _pads(t, a.results, n) for t, a, n in zip(turned, axes, part.shape[1:], strict=False)
         ]
@@ -180,7 +184,15 @@ def _turned_back(
         others = None if residual is None else pictures(residual[(slice(None), *cut)])
         to = pictures_of(part)
         target = empty(part, (back.pictures, *part.shape[2:])) if to is None else to
-        compute(back, given, filters_of(own), target, replace(finish, residual=others), config)
+        end = replace(finish, residual=others)
+        if reached and reads_turned(back, filters):
+            place = _place(filters.shape[1:4], turned)
+            compute_turned(back, place, given, filters_of(filters), target, end, config)
+        else:
+            own = exchanged(filters, (turned[0][0], turned[1][0], turned[2][0]), conv.groups)
+            if not reached:
+                own[...] = 0
+            compute(back, given, filters_of(own), target, end, config)
         if to is None:
             part[...] = target.reshape(part.shape)
     return out
@@ -226,6 +238,13 @@ def _turned(axis: _Axis, first: int) -> Turned:
     reach = [(t, step // axis.stride) for t, step in steps if step % axis.stride == 0]
     rows = [row for _, row in reach]
     return [t for t, _ in reach], rows[1] - rows[0] if len(rows) > 1 else 1, rows[0] if rows else 0
+
+
+def _place(taps: tuple[int, int, int], turned: list[Turned]) -> Back:
+    """Where the taps of each dimension lie among those of the filters."""
+    steps = [found[1] - found[0] if len(found) > 1 else 1 for found, _, _ in turned]
+    depth, rows, columns = (found[0] for found, _, _ in turned)
+    return Back(tuple(taps), (depth, rows, columns), (steps[0], steps[1], steps[2]))
 
 
 def _pads(turned: Turned, size: int, results: int) -> Sides:

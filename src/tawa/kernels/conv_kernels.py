@@ -10,6 +10,11 @@ KR] is added before the `ACTIVATION`.
 Images of three dimensions are pictures one below the other: `x` is [N D, H, W, C], `y` [N DO, P, Q,
 KY], `w` [K, T, R, S, C / GROUPS], and `DEPTH` has the taps, stride, dilation and pad of the depth.
 A tap of the depth reads another picture, and taps of pictures that do not exist are left out.
+
+Filters may be read as they lie by the convolution turned back, which adds up over filters and gives
+channels: `BACK` has the taps of `w` along depth, rows and columns, the tap that is the first of the
+convolution's own, and taps from one to the next. `C` and `K`, `R` and `S` are then those of the
+convolution turned back, `w` is [C, taps of `BACK`, K / GROUPS].
 """
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
@@ -144,54 +149,149 @@ def plane_of(
 
 
 @tawa.jit
+def blocks_of_filters(
+    w: Any, C: tl.constexpr, K: tl.constexpr, COUNT: tl.constexpr, GROUPS: tl.constexpr,
+    FC: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Filters of COUNT taps as a descriptor; with `BACK` those of the convolution turned back."""
+    if BACK is None:
+        return tl.make_tensor_descriptor(
+            w, [K, COUNT, C // GROUPS], [COUNT * FC, FC, 1], [BN, 1, BK]
+        )
+    taps: tl.constexpr = BACK[0][0] * BACK[0][1] * BACK[0][2]
+    return tl.make_tensor_descriptor(w, [C, taps, K // GROUPS], [taps * FC, FC, 1], [BK, 1, BN])
+
+
+@tawa.jit
+def filters_of_tap(
+    filters: Any, k: Any, c: Any, tap: Any, shape: tl.constexpr, BACK: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Channels by filters of a tap (depth, row, column), from a filter and a channel on.
+
+    Both are pairs: the first of the group, and how far beyond that. `shape` has the taps of rows
+    and columns, and the channels and filters of the block.
+    """
+    d, r, s = tap
+    if BACK is None:
+        number = (d * shape[0] + r) * shape[1] + s
+        return filters.load([k[0] + k[1], number, c[1]]).reshape([shape[3], shape[2]]).T
+    sizes: tl.constexpr = BACK[0]
+    first: tl.constexpr = BACK[1]
+    step: tl.constexpr = BACK[2]
+    d = first[0] + d * step[0]
+    r = first[1] + r * step[1]
+    s = first[2] + s * step[2]
+    number = (d * sizes[1] + r) * sizes[2] + s
+    return filters.load([c[0] + c[1], number, k[1]]).reshape([shape[2], shape[3]])
+
+
+@tawa.jit
+def all_filters(
+    w: Any, C: tl.constexpr, K: tl.constexpr, COUNT: tl.constexpr, FC: tl.constexpr, k: Any,
+    BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
+) -> Any:  # fmt: skip
+    """All taps of some filters and all channels; of `BACK` as `filters_of_tap` has them."""
+    if BACK is None:
+        filters = tl.make_tensor_descriptor(w, [COUNT, K, C], [FC, COUNT * FC, 1], [COUNT, BN, BK])
+        return filters.load([0, k, 0])
+    filters = tl.make_tensor_descriptor(w, [COUNT, C, K], [FC, COUNT * FC, 1], [COUNT, BK, BN])
+    return filters.load([0, 0, k])
+
+
+@tawa.jit
+def held_filters(
+    held: Any, number: tl.constexpr, COUNT: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    BACK: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Channels by filters of one tap of all; turned back, the last tap is the first."""
+    if BACK is None:
+        return tl.extract_slice(held, [number, 0, 0], [1, BN, BK]).reshape([BN, BK]).T
+    last: tl.constexpr = COUNT - 1 - number
+    return tl.extract_slice(held, [last, 0, 0], [1, BK, BN]).reshape([BK, BN])
+
+
+@tawa.jit
+def add_windows(
+    acc: Any, x: Any, filters: Any, held: Any, place: Any, sizes: Any, steps: Any, k: Any,
+    channel: Any, pictures: Any, C: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    TURNS: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
+) -> Any:  # fmt: skip
+    """`acc` plus a tile's sums. One load of pixels serves all taps of a plane, as shifted views.
+
+    A plane is the rows and columns of one remainder by the stride. `place` is the tile's first
+    picture, row and column, `pictures` the taps of the depth that exist, `channel` the group's
+    first, whose channels are loaded in TURNS. Filters are loaded tap by tap, or all were: `held`.
+    """
+    first, row, column = place
+    shape: tl.constexpr = (R, S, BK, BN)
+    for ph in tl.static_range(STRIDE_H):
+        for pw in tl.static_range(STRIDE_W):
+            down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
+            across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
+            if down[1] * across[1] > 0:
+                plane = plane_of(x, sizes, steps, ph, pw, STRIDE_H, STRIDE_W, C, (1, WH, WW, BK))
+                if held is not None:
+                    window = plane.load([first, row + down[3], column + across[3], channel])
+                    for r in tl.static_range(down[1]):
+                        for s in tl.static_range(across[1]):
+                            number: tl.constexpr = (
+                                (down[0] + r * down[2]) * S + across[0] + s * across[2]
+                            )
+                            pixels = tl.extract_slice(
+                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
+                            )
+                            f = held_filters(held, number, R * S, BN, BK, BACK)
+                            acc = tl.dot(pixels.reshape([TH * TW, BK]), f, acc)
+                else:
+                    for step in range(pictures[0] * TURNS, pictures[1] * TURNS):
+                        d, deeper, c = depth_tap(step, TURNS, DEPTH)
+                        window = plane.load(
+                            [first + deeper, row + down[3], column + across[3], channel + c * BK]
+                        )
+                        for t in range(down[1] * across[1]):
+                            r = t // across[1]
+                            s = t % across[1]
+                            pixels = tl.extract_slice(
+                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
+                            )
+                            tap = d, down[0] + r * down[2], across[0] + s * across[2]
+                            f = filters_of_tap(filters, k, (channel, c * BK), tap, shape, BACK)
+                            acc = tl.dot(pixels.reshape([TH * TW, BK]), f, acc)
+    return acc
+
+
+@tawa.jit
 def sums_of_windows(
     x: Any, w: Any, sizes: Any, steps: Any, C: tl.constexpr, K: tl.constexpr, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
     WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    BACK: tl.constexpr = None,
 ) -> Any:  # fmt: skip
     """A program's sums, and its place: image, row, column, filter. Of one image: `TN` is 1.
 
     `sizes` are N, H, W, P, Q, D and DO, `steps` the elements from image to image, row to row and
-    pixel to pixel. One load of pixels serves all taps of a plane, each a shifted view of it; a
-    plane is the rows and columns of one remainder by the stride.
+    pixel to pixel.
     """
     N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
-    filters = tl.make_tensor_descriptor(
-        w, [K, deep * R * S, per_group], [deep * R * S * FC, FC, 1], [BN, 1, BK]
-    )
+    filters = blocks_of_filters(w, C, K, deep * R * S, GROUPS, FC, BN, BK, BACK)
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
-    turns: tl.constexpr = tl.cdiv(per_group, BK)
     acc = tl.zeros((TH * TW, BN), tl.float32)
-    for ph in tl.static_range(STRIDE_H):
-        for pw in tl.static_range(STRIDE_W):
-            down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
-            across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
-            if down[1] * across[1] > 0:
-                plane = plane_of(
-                    x, (N * D, H, W), steps, ph, pw, STRIDE_H, STRIDE_W, C, (1, WH, WW, BK)
-                )
-                for step in range(begin * turns, end * turns):
-                    d, deeper, c = depth_tap(step, turns, DEPTH)
-                    window = plane.load(
-                        [first + deeper, row + down[3], column + across[3],
-                         group * per_group + c * BK]
-                    )  # fmt: skip
-                    for t in range(down[1] * across[1]):
-                        r = t // across[1]
-                        s = t % across[1]
-                        number = (down[0] + r * down[2]) * S + across[0] + s * across[2]
-                        pixels = tl.extract_slice(
-                            window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
-                        )
-                        f = filters.load([k, d * (R * S) + number, c * BK]).reshape([BN, BK])
-                        acc = tl.dot(pixels.reshape([TH * TW, BK]), f.T, acc)
+    acc = add_windows(
+        acc, x, filters, None, (first, row, column), (N * D, H, W), steps,
+        (group * ours, k - group * ours), group * per_group, (begin, end), C, R, S, STRIDE_H,
+        STRIDE_W, DILATION_H, DILATION_W, PAD_H, PAD_W, DEPTH, tl.cdiv(per_group, BK), TH, TW, WH,
+        WW, BN, BK, BACK,
+    )  # fmt: skip
     return acc, n, row, column, k
 
 
@@ -204,14 +304,14 @@ def conv_windows(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, PAIR: tl.constexpr,
+    BK: tl.constexpr, PAIR: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it."""
     pictures = N if DEPTH is None else N * DO
     out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     acc, n, row, column, k = sums_of_windows(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, 1, TH, TW, WH, WW, BN, BK, PAIR,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, 1, TH, TW, WH, WW, BN, BK, PAIR, BACK,
     )  # fmt: skip
     finish(
         acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], pictures,
@@ -227,43 +327,25 @@ def conv_resident(
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, KY: tl.constexpr,
     FC: tl.constexpr, ACTIVATION: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
     """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
-    filters = tl.make_tensor_descriptor(w, [R * S, K, C], [FC, R * S * FC, 1], [R * S, BN, BK])
     out = tl.make_tensor_descriptor(y, [N, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     blocks: tl.constexpr = tl.cdiv(K, BN)
     columns = tl.cdiv(Q, TW)
     rows = tl.cdiv(P, TH)
     k = tl.program_id(0) % blocks * BN
-    held = filters.load([0, k, 0])
+    held = all_filters(w, C, K, R * S, FC, k, BN, BK, BACK)
     for tile in range(tl.program_id(0) // blocks, N * rows * columns, tl.num_programs(0) // blocks):
         column = tile % columns * TW
         row = tile // columns % rows * TH
         n = tile // (columns * rows)
         acc = tl.zeros((TH * TW, BN), tl.float32)
-        for ph in tl.static_range(STRIDE_H):
-            for pw in tl.static_range(STRIDE_W):
-                down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
-                across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
-                if down[1] * across[1] > 0:
-                    plane = plane_of(
-                        x, (N, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
-                        (1, WH, WW, BK),
-                    )  # fmt: skip
-                    window = plane.load([n, row + down[3], column + across[3], 0])
-                    for r in tl.static_range(down[1]):
-                        for s in tl.static_range(across[1]):
-                            number: tl.constexpr = (
-                                (down[0] + r * down[2]) * S + across[0] + s * across[2]
-                            )
-                            pixels = tl.extract_slice(
-                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
-                            ).reshape([TH * TW, BK])
-                            f = tl.extract_slice(held, [number, 0, 0], [1, BN, BK]).reshape(
-                                [BN, BK]
-                            )
-                            acc = tl.dot(pixels, f.T, acc)
+        acc = add_windows(
+            acc, x, None, held, (n, row, column), (N, H, W), (x_n, x_h, x_w), (0, k), 0, (0, 1), C,
+            R, S, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_H, PAD_W, None, 1, TH, TW, WH, WW,
+            BN, BK, BACK,
+        )  # fmt: skip
         finish(
             acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], N,
             P, Q, K, y.dtype.element_ty, (1, TH, TW, BN), ACTIVATION,
@@ -276,24 +358,25 @@ def sums_of_taps(
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr, BACK: tl.constexpr = None,
 ) -> Any:  # fmt: skip
     """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures."""
     N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
-    whole: tl.constexpr = per_group % BK == 0
+    whole: tl.constexpr = per_group % BK == 0 and BACK is None
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     count: tl.constexpr = deep * R * S
     pitch: tl.constexpr = count * FC
     if whole:
         filters = tl.make_tensor_descriptor(w, [K, pitch], [pitch, 1], [BN, BK])
     else:
-        filters = tl.make_tensor_descriptor(w, [K, count, per_group], [pitch, FC, 1], [BN, 1, BK])
+        filters = blocks_of_filters(w, C, K, count, GROUPS, FC, BN, BK, BACK)
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
     turns: tl.constexpr = tl.cdiv(per_group, BK)
+    shape: tl.constexpr = (R, S, BK, BN)
     acc = tl.zeros((TN * TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
@@ -310,16 +393,17 @@ def sums_of_taps(
                     c = inner % turns * BK
                     r = t // across[1]
                     s = t % across[1]
-                    number = (d * R + down[0] + r * down[2]) * S + across[0] + s * across[2]
+                    tap = d, down[0] + r * down[2], across[0] + s * across[2]
                     pixels = plane.load(
                         [first + deeper, row + down[3] + r * down[4],
                          column + across[3] + s * across[4], group * per_group + c]
                     )  # fmt: skip
                     if whole:
-                        f = filters.load([k, number * FC + c])
+                        f = filters.load([k, ((d * R + tap[1]) * S + tap[2]) * FC + c]).T
                     else:
-                        f = filters.load([k, number, c]).reshape([BN, BK])
-                    acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)
+                        own = group * ours, k - group * ours
+                        f = filters_of_tap(filters, own, (group * per_group, c), tap, shape, BACK)
+                    acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f, acc)
     return acc, n, row, column, k
 
 
@@ -332,14 +416,14 @@ def conv_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PAIR: tl.constexpr,
+    PAIR: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'."""
     many = N if DEPTH is None else N * DO
     out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     acc, n, row, column, k = sums_of_taps(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, PAIR,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, PAIR, BACK,
     )  # fmt: skip
     finish(
         acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], many,

@@ -64,6 +64,11 @@ class Tiling:
         """Rows of the product."""
         return self.images * self.rows * self.columns
 
+    @property
+    def keeps(self) -> bool:
+        """Whether programs keep their filters."""
+        return self.kernel == "resident"
+
     def window(self, conv: Convolution) -> tuple[int, int]:
         """Rows and columns of pixels that a tile's taps read, of one plane."""
         return (
@@ -95,7 +100,7 @@ class Tiling:
         Bytes from L2 are counted as what it gives of those that all programs read.
         """
         inner = conv.taps * self._channels(conv)
-        kept = self.kernel == "resident"
+        kept = self.keeps
         count = planes(conv) if kept else -(-inner // self.channels)
         written = self._loaded(conv, self.kernel != "taps") * size / count
         filters = 0 if kept else self.filters * inner * size / count
@@ -113,7 +118,7 @@ class Tiling:
         mains = [count * one.cycles(a, chip) for a in (min(programs, chip.multiprocessors), last)]
         options = {"persistent": True, **dict(self.options)}
         waits = TURN if options.get("ping_pong") else 0.0
-        if self.kernel != "resident" and conv.taps * self._channels(conv) < SHORT:
+        if not self.keeps and conv.taps * self._channels(conv) < SHORT:
             waits += terms.started
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
         cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
@@ -127,7 +132,7 @@ class Tiling:
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
         """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
-        kept = self.kernel == "resident" and reuse
+        kept = self.keeps and reuse
         held = self.filters * conv.taps * self._channels(conv) * self.blocks(conv) if kept else 0
         loaded = self._loaded(conv, reuse and self.kernel != "taps", kept=kept)
         return (self.tiles(conv) * loaded + held) * size
@@ -145,7 +150,7 @@ class Tiling:
     def _loaded(self, conv: Convolution, windows: bool, *, kept: bool | None = None) -> int:
         """Elements that a tile loads: filters, if they are not kept, and pixels."""
         inner = conv.taps * self._channels(conv)
-        kept = self.kernel == "resident" if kept is None else kept
+        kept = self.keeps if kept is None else kept
         filters = 0 if kept else self.filters * inner
         if not windows:
             return filters + self.pixels * inner

@@ -112,6 +112,30 @@ class Convolution:
         return 2 * self.pictures * self.p * self.q * self.k * self.taps * self.c // self.groups
 
 
+@dataclass(frozen=True)
+class Back:
+    """Filters that the convolution turned back reads where they lie: along depth, rows, columns.
+
+    How many taps the filters have, which of them is that convolution's first, and how many of them
+    it is from one of its own to the next (-1 for a stride of 1: turned filters).
+    """
+
+    taps: tuple[int, int, int]
+    first: tuple[int, int, int]
+    step: tuple[int, int, int]
+
+    @property
+    def constants(self) -> tuple[tuple[int, int, int], ...]:
+        """As kernels take them."""
+        return self.taps, self.first, self.step
+
+    @property
+    def whole(self) -> bool:
+        """Whether it reads all taps, the last first."""
+        ends = zip(self.taps, self.first, self.step, strict=True)
+        return all(first == taps - 1 and (step == -1 or taps == 1) for taps, first, step in ends)
+
+
 def _out(size: int, taps: int, stride: int, pad: Sides, dilation: int) -> int:
     return (size + sum(pad) - dilation * (taps - 1) - 1) // stride + 1
 
