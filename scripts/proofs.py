@@ -18,8 +18,8 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,20 +75,28 @@ def proved(text: str, seconds: float) -> Kept:
     return {"proved": found.proved, **why, "states": found.states, "seconds": took}
 
 
-def in_turn(tasks: Iterable[tuple[Any, Callable[..., Any], tuple[Any, ...]]]) -> Iterator[Any]:
-    """Results with their keys, one after the other."""
-    return ((key, work(*given)) for key, work, given in tasks)
+def found_of(numbers: Iterable[int], seconds: float) -> Iterator[tuple[int, Chosen, Kept]]:
+    """Launches, their options and what is found of each module, one after the other."""
+    for number in numbers:
+        for options, text in modules_of(number):
+            yield number, options, proved(text, seconds)
 
 
-def at_once(jobs: int) -> Callable[..., Iterator[Any]]:
-    """The same in several processes, in the order in which they end."""
-
-    def run(tasks: Iterable[tuple[Any, Callable[..., Any], tuple[Any, ...]]]) -> Iterator[Any]:
-        with ProcessPoolExecutor(jobs) as pool:
-            keys = {pool.submit(work, *given): key for key, work, given in tasks}
-            yield from ((keys[done], done.result()) for done in as_completed(keys))
-
-    return run
+def at_once(
+    numbers: Iterable[int], seconds: float, jobs: int
+) -> Iterator[tuple[int, Chosen, Kept]]:
+    """The same in several processes, as each ends: a module is tried as soon as it is compiled."""
+    with ProcessPoolExecutor(jobs) as pool:
+        compiled: dict[Future[Any], int] = {pool.submit(modules_of, n): n for n in numbers}
+        tried: dict[Future[Any], tuple[int, Chosen]] = {}
+        while compiled or tried:
+            for done in wait([*compiled, *tried], return_when=FIRST_COMPLETED).done:
+                if done in tried:
+                    yield *tried.pop(done), done.result()
+                    continue
+                number = compiled.pop(done)
+                for options, text in done.result():
+                    tried[pool.submit(proved, text, seconds)] = number, options
 
 
 def kept() -> list[Kept]:
@@ -161,15 +169,12 @@ def main() -> None:
         wanted = set(chosen.only.split(";")) if chosen.only else set(names)
         if chosen.failed:
             wanted &= {row["kernel"] for row in rows.values() if not row["proved"]}
-        run = at_once(chosen.jobs) if chosen.jobs > 1 else in_turn
         numbers = [n for n, name in enumerate(names) if name in wanted]
-        texts = dict(run((n, modules_of, (n,)) for n in numbers))
-        tasks = (
-            ((n, options), proved, (text, chosen.seconds))
-            for n, found in texts.items()
-            for options, text in found
-        )
-        for (number, options), found in run(tasks):
+        numbers.sort(key=lambda n: LAUNCHES[n].pairs)  # what takes long to compile comes last
+        results = found_of(numbers, chosen.seconds)
+        if chosen.jobs > 1:
+            results = at_once(numbers, chosen.seconds, chosen.jobs)
+        for number, options, found in results:
             row = {"number": number, "kernel": names[number], "options": options, **found}
             rows[number, str(options)] = row
             print(json.dumps(row), flush=True)

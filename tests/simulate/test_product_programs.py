@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import product_programs
 import pytest
 import shape_programs
 from comparison import Outcome, compared
+from memory_programs import Nest
 
 EACH = 10
 """Programs of one test."""
@@ -26,6 +28,29 @@ def test_products_at_all_levels(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + EACH):
         outcome = compared(product_programs.program(seed), tmp_path, (seed,))
         assert not outcome.bad, wrong(seed, outcome)
+
+
+SIZES = product_programs.Sizes((("BM", 64), ("BN", 16), ("BK", 32)), "float16", (1,), (0, 0))
+
+READ_BY_BOTH = [
+    "rM, rN = tl.arange(0, BM), tl.arange(0, BN)",
+    "acc = tl.zeros((BM, BN), tl.float32)",
+    "other = tl.zeros((BN, BM), tl.float32)",
+    Nest("for j in range(n):", [
+        "acc += tl.dot(clamped(other).to(tl.float16).T, d_BN_BN.load([j * BN, BN]))",
+        "left = b_BN_BN.load([j * BN, j * BN])",
+        "other = clamped(tl.dot(left, clamped(other).to(tl.float16))) - other + 1",
+    ]),
+    "tl.store(o + rM[:, None] * BN + rN[None, :], acc)",
+]  # fmt: skip
+"""A computed tile that a warp group's product reads, and later one of single warps."""
+
+
+@pytest.mark.parametrize("turns", [0, 3])
+@pytest.mark.parametrize("body", [READ_BY_BOTH], ids=["read by both"])
+def test_products_that_were_wrong(body: list[Any], turns: int, tmp_path: Path) -> None:
+    outcome = compared(product_programs.Program(1, SIZES, body, {}, turns), tmp_path, (1,))
+    assert not outcome.bad, wrong(1, outcome)
 
 
 @pytest.mark.parametrize("first", range(0, 40, EACH))

@@ -21,7 +21,7 @@ def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAVa
     """The view of a copy of a tile in shared memory, for an op that reads it.
 
     A tile that is made outside of the op's loop (or branch) is copied there, once for all ops that
-    read it inside. With `shared`, so is any other, once for all later ops of its block.
+    read it inside. With `shared`, so is any other, once for all ops of its block, before the first.
     """
     owner = value.owner
     home = owner if isinstance(owner, Block) else owner.parent
@@ -31,6 +31,9 @@ def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAVa
         for use in value.uses:
             op = use.operation
             if isinstance(op, Stage) and op.parent is home:
+                if not outside and before.is_before_in_block(op):
+                    op.detach()
+                    home.insert_op_before(op, before)
                 return op.view
     new = Stage(value)
     copy_span(before, [new])
