@@ -337,13 +337,3 @@ def test_what_is_kept_names_the_files_of_its_own_installation(tmp_path: Path) ->
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         printed.append(done.stdout.strip())
     assert printed == ["", "<test>"]
-
-
-@pytest.mark.parametrize(("method", "settings"), [("smc", {"particles": 10}), ("nuts", {})])
-def test_more_references_than_the_collector_knows(method: str, settings: dict[str, int]) -> None:
-    parts = ", ".join(f"[x, {k}.0]" for k in range(70))
-    model = cuppl.model(
-        f"def main () = let x = sample (normal 0 1) in observe (normal x 1) 1; ({parts})"
-    )
-    with pytest.raises(errors.UnsupportedValue, match="63"):
-        getattr(model, method)(**settings)

@@ -54,3 +54,64 @@ def test_an_array_without_dimensions_is_a_number() -> None:
     model = cuppl.model("input s : float input n : int def main () = s + float n")
     given = {"s": np.array(1.5), "n": np.array(2)}
     assert model.importance(4, data=given).values[0] == 3.5
+
+
+MANY = 70
+"""Vectors: more than a word has bits."""
+
+
+@pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("smc", {"particles": 50, "threads": 1}),
+        ("importance", {"particles": 50, "threads": 1}),
+        ("mh", {"draws": 60, "chains": 1}),
+        ("nuts", {"draws": 20, "warm_up": 20, "chains": 1}),
+    ],
+)
+def test_more_vectors_may_be_alive_than_a_word_has_bits(
+    method: str, settings: dict[str, int]
+) -> None:
+    """While a heap that is full many times is emptied, in a frame and in the result."""
+    vectors = "".join(f"  let v{k} = [x, {k}.0] in\n" for k in range(MANY))
+    model = cuppl.model(f"""
+def busy x k = let v = repeat 200 (fn () -> x) in observe (normal v.[k] 9) 1
+def main () =
+  let x = sample (normal 0 1) in
+{vectors}  iter (busy x) (tabulate 40 (fn k -> k));
+  ({", ".join(f"v{k}" for k in range(MANY))})
+""")
+    found = getattr(model, method)(**settings)
+    first = found[0][:, 0]
+    for k in range(MANY):
+        assert (found[k] == np.stack([first, np.full(len(first), float(k))], axis=1)).all()
+
+
+def test_an_object_may_have_more_references_than_a_word_has_bits() -> None:
+    fields = [f"a{k}" for k in range(MANY)]
+    model = cuppl.model(f"""
+data Many = Many({", ".join(["vector[float]"] * MANY)})
+def make k = Many({", ".join(f"repeat 2 (fn () -> float (k + {k}))" for k in range(MANY))})
+def last m = match m with Many({", ".join(fields)}) -> a62.[0] + a63.[1] + a64.[0] + a69.[1] end
+def main () =
+  let all = tabulate 30 make in
+  sum (map (fn m -> observe (normal 0 1) 0; last m) all)
+""")
+    found = model.smc(100, threads=1)
+    assert (np.array(found.values) == sum(4 * k + 62 + 63 + 64 + 69 for k in range(30))).all()
+
+
+@pytest.mark.parametrize("test", ["x > {k}.0", "flip 0.5", "k{k} > 0.5"])
+def test_functions_that_call_the_one_before_twice_take_no_longer_the_more_they_are(
+    test: str,
+) -> None:
+    """Forty of them, 2^40 paths: whether it ends at all."""
+    lines = ["input " + f"k{k} : float" for k in range(40)] + ["def f0 x = x + 1.0"]
+    lines += [
+        f"def f{k + 1} x = if {test.format(k=k)} then f{k} (x - 1.0) else f{k} (x + 1.0)"
+        for k in range(40)
+    ]
+    model = cuppl.model("\n".join([*lines, "def main () = f40 (sample (normal 0 0.1))"]))
+    found = model.importance(64, data={f"k{k}": float(k % 2) for k in range(40)})
+    assert (abs(np.array(found.values) - 1) <= 41).all()

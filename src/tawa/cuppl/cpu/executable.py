@@ -25,7 +25,7 @@ from tawa.cuppl.cpu.engine import (
 )
 from tawa.cuppl.cpu.lanes import LaneUnit, lanes_units
 from tawa.cuppl.cpu.llvm import emit_llvm, emit_unit
-from tawa.cuppl.cpu.memory import mask_of, object_table
+from tawa.cuppl.cpu.memory import masks_of, object_table
 from tawa.cuppl.cpu.units import Unit, cut
 from tawa.cuppl.lowering.divergence import APART, TOGETHER
 from tawa.cuppl.lowering.guards import mark_fallible
@@ -283,12 +283,12 @@ class Executable:
     @staticmethod
     def of(lowered: Lowered, compiled: Compiled) -> Executable:
         """Machine code with the tables that the collector reads."""
-        masks = [mask_of(f.references) for f in lowered.machine.frames] if lowered.machine else [0]
+        kinds = [f.references for f in lowered.machine.frames] if lowered.machine else [()]
         return Executable(
             lowered,
             compiled,
             object_table(lowered.elaborated.layouts),
-            np.array(masks, dtype=np.int64),
+            np.array(masks_of(kinds, len(kinds)), dtype=np.int64),
         )
 
     @staticmethod

@@ -49,9 +49,6 @@ from tawa.cuppl.lowering.divergence import Divergence, Flags, Region
 
 __all__ = ["LaneFunction"]
 
-FEW = 60
-"""Instructions that are worth a copy in each caller."""
-
 _FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
 _STATE = ("ctx", "weight", "spare", "draw", "lost")
 """Pointers that each function gets: to the context, to vectors of its fields and of lost lanes."""
@@ -95,8 +92,8 @@ class LaneFunction(LaneText):
         types = ["ptr"] * len(_STATE) + [MASK, *(lane_type(p.type, f) for p, f in given)]
         return f"declare {self.result_kind()} {symbol}({', '.join(types)}) nounwind"
 
-    def text(self, symbol: str, public: bool) -> str:
-        """The definition."""
+    def text(self, symbol: str, public: bool, copied: bool) -> str:
+        """The definition; if it is `copied`, each caller gets its own."""
         function = self.function
         for reg in in_memory(function):
             self.slots[reg] = self.alloca(f"r.{register_name(reg)}", self.kind(reg))
@@ -114,11 +111,11 @@ class LaneFunction(LaneText):
         for name in self.found.together:
             self.block(function.blocks[name])
         self.leave()
-        copied = " alwaysinline" if not public and function.size() < FEW else ""
         state = [f"ptr noalias align 8 %{name}" for name in _STATE]
         head = f"define {'' if public else 'internal '}{self.result_kind()} {symbol}("
         head += ", ".join([*state, f"{MASK} %given", *params])
-        return "\n".join([f"{head}) nounwind{copied} {{", *self.allocas, *self.lines, "}"])
+        head += ") nounwind alwaysinline {" if copied else ") nounwind {"
+        return "\n".join([head, *self.allocas, *self.lines, "}"])
 
     def leave(self) -> None:
         """The blocks in which the function ends."""

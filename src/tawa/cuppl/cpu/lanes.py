@@ -19,6 +19,7 @@ from tawa.cuppl.core.ir import CONTEXT_FIELDS, Call, Function, Program, Table, T
 from tawa.cuppl.cpu.lane_function import LaneFunction
 from tawa.cuppl.cpu.lane_text import HEADER, MASK, WIDTH, lane_type
 from tawa.cuppl.cpu.llvm import stores_results, table_text
+from tawa.cuppl.cpu.units import worth_copying
 from tawa.cuppl.lowering.divergence import Divergence, Flags, Unsuitable, analyse, varies
 from tawa.cuppl.translation.registry import NATIVES, OUTLINED
 
@@ -63,6 +64,8 @@ class _Lanes:
     found: dict[Key, Divergence | None] = field(default_factory=dict[Key, Divergence | None])
     """None while a function is looked at: it calls itself if it is met again."""
     size: int = 0
+    called: dict[Key, list[Key]] = field(default_factory=dict[Key, list[Key]])
+    lengths: dict[Key, int] = field(default_factory=dict[Key, int])
 
     def look(self, key: Key) -> Divergence:
         """What varies in a function. Raises Unsuitable."""
@@ -86,7 +89,13 @@ class _Lanes:
         return self.look((call.function, flags, partial)).results
 
     def callees(self, key: Key) -> list[Key]:
-        """What a function calls, and how."""
+        """What a function calls, and how; once for each call."""
+        if key not in self.called:
+            self.called[key] = self.calls(key)
+        return self.called[key]
+
+    def calls(self, key: Key) -> list[Key]:
+        """What is found in a function's text."""
         name, _, some = key
         found = self.look(key)
         inside = {b for region in found.regions.values() for b in region.blocks}
@@ -100,8 +109,11 @@ class _Lanes:
 
     def length(self, key: Key) -> int:
         """Instructions of a function and of what is compiled into it."""
-        own = self.program.functions[key[0]].size()
-        return own + sum(self.length(k) for k in set(self.callees(key)) if not self.apart(k))
+        if key not in self.lengths:
+            called = [k for k in set(self.callees(key)) if not self.apart(k)]
+            own = self.program.functions[key[0]].size()
+            self.lengths[key] = own + sum(self.length(k) for k in called)
+        return self.lengths[key]
 
     def apart(self, key: Key) -> bool:
         """Whether a function is a unit of its own."""
@@ -136,9 +148,12 @@ class _Lanes:
         if root[0] not in NATIVES:
             main = self.program.functions[root[0]]
             parts.append(_entry(main, self.symbol(root), self.look(root).results))
+        sizes = {key: self.program.functions[key[0]].size() for key in inside}
+        copied = worth_copying(sizes, {key: self.callees(key) for key in inside}, kept={root})
         for key in inside:
             function = self.program.functions[key[0]]
-            parts.append(self.writer(key).text(self.symbol(key), key is root))
+            text = self.writer(key).text(self.symbol(key), key is root, key in copied)
+            parts.append(text)
             tables.update(dict.fromkeys(_tables(function)))
         parts += [self.writer(key).declaration(self.symbol(key)) for key in outside]
         return "\n".join([HEADER, *(table_text(t) for t in tables), *parts])

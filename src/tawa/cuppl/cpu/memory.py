@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.core.layout import FIRST_ADDRESS, MATRIX_PARTS, Layouts
 from tawa.cuppl.elaboration.shared import Elaborated, InputSlot
-from tawa.cuppl.typing.errors import InputMismatch, UnsupportedValue
+from tawa.cuppl.typing.errors import InputMismatch
 from tawa.functional.terms import Con, Term
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "flat_key",
     "hashable",
     "is_array",
+    "mask_of_results",
+    "masks_of",
     "object_table",
 ]
 
@@ -294,27 +296,42 @@ def _given(slot: InputSlot, data: Mapping[str, Any]) -> Any:
 
 
 def object_table(layouts: Layouts) -> Words:
-    """Three words a layout, for the collector: vector?, words, mask of references."""
+    """Three words a layout, for the collector: vector?, words, mask of references (`masks_of`)."""
+    kinds = [layout.references for layout in layouts.table]
+    masks = masks_of(kinds, 3 * len(kinds))
     rows = [
-        (int(layout.vector), len(layout.references), mask_of(layout.references))
-        for layout in layouts.table
+        (int(layout.vector), len(layout.references), mask)
+        for layout, mask in zip(layouts.table, masks, strict=False)
     ]
-    return np.array(rows, dtype=np.int64).reshape(-1)
+    return np.array([w for row in rows for w in row] + masks[len(kinds) :], dtype=np.int64)
 
 
 MASK_BITS = 63
-"""Words of an object or a frame, of which the collector knows which are references."""
+"""Words of an object or a frame whose references a single word can tell."""
 
 
-def mask_of(references: Sequence[bool]) -> int:
-    """A bit for each reference. Raises UnsupportedValue where a word has not enough."""
-    if any(references[MASK_BITS:]):
-        raise UnsupportedValue(
-            f"more than {MASK_BITS} values are alive at once, or in one result, and vectors, lists "
-            "or functions are among the last",
-            hint="put some of them in a vector or a list",
-        )
-    return sum(1 << k for k, r in enumerate(references) if r)
+def masks_of(kinds: Sequence[Sequence[bool]], place: int) -> list[int]:
+    """For each kind of object or frame, which of its words are references: a bit for each.
+
+    Where they are more than `MASK_BITS`, the mask is minus the place in its table of as many words
+    as they need. These follow all masks, and are to lie in the table from `place` on.
+    """
+    masks: list[int] = []
+    more: list[int] = []
+    for references in kinds:
+        bits = sum(1 << k for k, r in enumerate(references) if r)
+        if bits and len(references) > MASK_BITS:
+            masks.append(-(place + len(more)))
+            more += [_signed(bits >> at) for at in range(0, len(references), 64)]
+        else:
+            masks.append(bits)
+    return masks + more
+
+
+def mask_of_results(program: Elaborated, objects: Words) -> int:
+    """The mask of what a run returns, whose words are those of a layout."""
+    words = program.layouts.words(program.result)
+    return int(objects[3 * program.layouts.number(False, words) + 2])
 
 
 DEEP = 200

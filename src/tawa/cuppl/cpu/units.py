@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tawa.cuppl.core.ir import Call, Function, Program
 from tawa.cuppl.translation.registry import EXTERNAL, NATIVES, OUTLINED
 
-__all__ = ["Unit", "copied_functions", "cut"]
+__all__ = ["Unit", "copied_functions", "cut", "worth_copying"]
+
+K = TypeVar("K", bound=Hashable)
 
 LONG = 160
 """Instructions, with those of what is compiled into it, from which a native is a unit."""
@@ -112,33 +116,47 @@ def _home(name: str) -> str:
 
 
 def copied_functions(part: Program) -> set[str]:
-    """Functions to compile into their callers: those asked for, and short ones.
+    """Functions to compile into their callers: those asked for, and short ones."""
+    sizes = {name: f.size() + len(f.blocks) for name, f in part.functions.items()}
+    calls = {
+        name: [
+            item.function
+            for block in function.blocks.values()
+            for item in block.instructions
+            if isinstance(item, Call)
+        ]
+        for name, function in part.functions.items()
+    }
+    asked = {name for name, function in part.functions.items() if function.inline}
+    kept = {name for name, function in part.functions.items() if function.outlined}
+    return worth_copying(sizes, calls, asked, kept)
 
-    A function counts with what is copied into it, so that chains of calls don't grow without bound.
+
+def worth_copying(
+    sizes: Mapping[K, int],
+    calls: Mapping[K, Sequence[K]],
+    asked: Set[K] = frozenset(),
+    kept: Set[K] = frozenset(),
+) -> set[K]:
+    """Which functions have a copy in each caller: those `asked` for, and short ones not `kept`.
+
+    `sizes` are their own instructions, `calls` what each calls, once for each call. A function
+    counts with what is copied into it, so that chains of calls don't grow without bound.
     """
-    sizes: dict[str, float] = {}
-    calls = Counter(
-        item.function
-        for function in part.functions.values()
-        for block in function.blocks.values()
-        for item in block.instructions
-        if isinstance(item, Call)
-    )
+    times = Counter(callee for callees in calls.values() for callee in callees)
+    whole: dict[K, float] = {}
 
-    def size(name: str) -> float:
-        if name not in sizes:
-            sizes[name] = math.inf  # of a recursive call
-            function = part.functions[name]
-            own = sum(len(b.instructions) + 1 for b in function.blocks.values())
+    def size(name: K) -> float:
+        if name not in whole:
+            whole[name] = math.inf  # of a recursive call
+            own = sizes[name]
             if own < FEW:
-                items = (item for block in function.blocks.values() for item in block.instructions)
-                calls = [item.function for item in items if isinstance(item, Call)]
-                sizes[name] = own + sum(size(c) for c in calls if c in part.functions)
-        return sizes[name]
+                whole[name] = own + sum(size(c) for c in calls[name] if c in sizes)
+        return whole[name]
 
     return {
         name
-        for name, function in part.functions.items()
-        if (function.inline or (not function.outlined and size(name) < FEW))
-        and calls[name] * min(size(name), LONG) <= MOST_COPIED
+        for name in sizes
+        if (name in asked or (name not in kept and size(name) < FEW))
+        and times[name] * min(size(name), LONG) <= MOST_COPIED
     }

@@ -81,6 +81,7 @@ def _elaborate(module: CheckedModule, main: str, noting: bool) -> Elaborated:
     if definition.parameters:
         value = walker.apply(value, [TupleValue(())], definition.name_span)
     result = walker.result_type(definition)
+    shared.layouts.number(False, shared.layouts.words(result))  # of what a run returns
     regs = walker.regs(value, result)
     builder.function.results = tuple(r.type for r in regs)
     builder.end(Return(regs))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.core.ir import Alloc, Type
-from tawa.cuppl.cpu.memory import Image, float_bits, mask_of, object_table
+from tawa.cuppl.cpu.memory import Image, float_bits, mask_of_results, masks_of, object_table
 from tawa.cuppl.gpu.device import Device
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.inference.smc import SmcRun
@@ -75,6 +75,7 @@ class GpuMemory:
     threshold: float
     limits: Limits
     control: Words = field(default_factory=lambda: np.zeros(CONTROL_WORDS, dtype=np.int64))
+    objects: Words = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     address: int = 0
     rows: int = 0
     free_rows: int = 0
@@ -135,7 +136,8 @@ class GpuMemory:
         c[k.THRESHOLD] = float_bits(self.threshold * n)
         c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
         c[LOGW] = self.own("logw", 8 * n)
-        c[OBJECTS] = self.own_array("objects", object_table(self.lowered.elaborated.layouts))
+        self.objects = object_table(self.lowered.elaborated.layouts)
+        c[OBJECTS] = self.own_array("objects", self.objects)
         if self.lowered.machine is None:
             self.start_plain()
         else:
@@ -165,7 +167,8 @@ class GpuMemory:
         self.lanes[SHALLOW] = self.grid("run_all") * self.device.block
         c = self.control
         c[k.STATE] = self.own("state", 8 * self.rows * self.particles)
-        c[KEEP], c[ROWS], c[MASK] = int(any(references)), len(references), mask_of(references)
+        c[KEEP], c[ROWS] = int(any(references)), len(references)
+        c[MASK] = mask_of_results(self.lowered.elaborated, self.objects)
         self.device.write(int(c[LOGW]), np.full(self.particles, np.nan))
 
     def start_machine(self) -> None:
@@ -173,7 +176,7 @@ class GpuMemory:
         machine = self.lowered.machine
         assert machine is not None
         n, c = self.particles, self.control
-        masks = [mask_of(f.references) for f in machine.frames]
+        masks = masks_of([f.references for f in machine.frames], len(machine.frames))
         c[FRAMES] = self.own_array("frames", np.array(masks, dtype=np.int64))
         c[k.HEADER], c[SLACK] = machine.header, machine.slack
         c[WEIGHTS] = self.own("weights", 8 * n)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
-from tawa.cuppl.cpu.memory import mask_of
+from tawa.cuppl.cpu.memory import mask_of_results
 from tawa.cuppl.inference.settings import Limits, check_memory, failure
 from tawa.cuppl.inference.smc import SmcRun, first_failure
 from tawa.cuppl.inference.weights import relative_weights
@@ -104,11 +104,12 @@ class _Driver:
         self.heap = np.empty(2 * words, dtype=np.int64)
         context = self.workers.contexts[0]
         context[FIELD["heap"]] = self.heap.ctypes.data
-        low = old.ctypes.data
+        low, objects = old.ctypes.data, self.executable.objects
+        mask = mask_of_results(self.executable.lowered.elaborated, objects)
         self.executable.collect(
             "collect_results", context,
-            [self.out.ctypes.data, self.out.shape[0], mask_of(self.references),
-             self.particles, low, low + 8 * words, self.executable.objects.ctypes.data],
+            [self.out.ctypes.data, self.out.shape[0], mask, self.particles, low, low + 8 * words,
+             objects.ctypes.data],
         )  # fmt: skip
         used = int(context[FIELD["heap"]]) - self.heap.ctypes.data
         done = int(np.isfinite(self.logw).sum())

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import BYTES_A_LEVEL, FIELD, Executable, new_context
-from tawa.cuppl.cpu.memory import float_bits, mask_of
+from tawa.cuppl.cpu.memory import float_bits, mask_of_results
 from tawa.cuppl.inference.record import Record
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.natives import trace as k
@@ -111,7 +111,8 @@ class Chain:
         self.context[FIELD["heap"]] = self.heap.ctypes.data
         low = old.ctypes.data
         tables = [low, low + 8 * len(old), self.executable.objects.ctypes.data]
-        mask = mask_of(self.references)
+        program = self.executable.lowered.elaborated
+        mask = mask_of_results(program, self.executable.objects)
         for array, columns in ((self.rows, self.draws), (self.buffers.T.copy(), 2)):
             given = [array.ctypes.data, array.shape[0], mask, columns, *tables]
             self.executable.collect("collect_results", self.context, given)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD
-from tawa.cuppl.cpu.memory import mask_of, object_table
+from tawa.cuppl.cpu.memory import mask_of_results
 from tawa.cuppl.inference.ascent import ascent
 from tawa.cuppl.inference.density import LEVELS, STEEP, Density
 from tawa.cuppl.inference.settings import Limits, check_settings, counts
@@ -293,8 +293,8 @@ def _warm_up(sampler: _Sampler, report: Callable[[int], None]) -> None:
 
 def results_of(density: Density, positions: Floats) -> tuple[Words, list[Words]]:
     """The results of draws, run again, and copied out of the heap with all they refer to."""
-    mask = mask_of(tuple(density.references))
-    objects = object_table(density.executable.lowered.elaborated.layouts)
+    objects = density.executable.objects
+    mask = mask_of_results(density.executable.lowered.elaborated, objects)
     rows = np.zeros((len(density.references), len(positions)), dtype=np.int64)
     memory: list[Words] = [np.empty(1 << 16, dtype=np.int64)]
     used = 0

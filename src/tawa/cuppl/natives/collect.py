@@ -1,8 +1,9 @@
 """The copying collector of a program's heap (Cheney 1970), written as natives.
 
 It runs between steps, when all that is alive hangs on the particles' frames and memo tables.
-`objects` has three words a layout: whether it is a vector, its words, and a bit mask of the
-references among them; `frames` has one mask a resume point.
+`objects` has three words a layout: whether it is a vector, its words, and a mask of the references
+among them; `frames` has one mask a resume point. A mask has a bit for each word, or, where those
+are too many, is minus the place in its table from which on the bits lie.
 """
 
 from __future__ import annotations
@@ -45,15 +46,21 @@ def forward(ctx: Context, reference: int, low: int, high: int, objects: Ints) ->
 
 
 @native
+def marked(mask: int, index: int, table: Ints) -> int:
+    """Whether a word is a reference: 1 or 0."""
+    if mask >= 0:
+        return shru(mask, index) & 1
+    return shru(table[(index >> 6) - mask], index & 63) & 1
+
+
+@native
 def scan_words(
     ctx: Context, item: Ints, first: int, words: int, mask: int, low: int, high: int, objects: Ints
 ) -> None:
     """Forward the references among some words of an object."""
-    rest = mask
     for index in range(words):
-        if rest & 1 == 1:
+        if marked(mask, index, objects) == 1:
             item[first + index] = forward(ctx, item[first + index], low, high, objects)
-        rest = shru(rest, 1)
 
 
 @native
@@ -70,7 +77,7 @@ def scan_frames(
         first = position - (size + 1) * stride
         if mask != 0:
             for index in range(size):
-                if shru(mask, index) & 1 == 1:
+                if marked(mask, index, frames) == 1:
                     at = first + index * stride
                     stack[at] = forward(ctx, stack[at], low, high, objects)
         position = first
@@ -129,7 +136,7 @@ def collect_results(
     """Copy what the words of finished runs (`count` rows of `particles` words) refer to."""
     start = ctx.heap
     for row in range(count):
-        if shru(mask, row) & 1 == 1:
+        if marked(mask, row, objects) == 1:
             words = address_of(results + 8 * row * particles)
             for p in range(particles):
                 words[p] = forward(ctx, words[p], low, high, objects)
