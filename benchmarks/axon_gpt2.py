@@ -6,7 +6,9 @@
 Both start with the same values and see the same batches: sentences of a random chain of tokens.
 Weights and what is between the layers are f32, products and attention bf16, as in PyTorch's
 autocast; the optimiser is AdamW. A row has both losses of each step, and the milliseconds a step
-takes: on a GPU, PyTorch's is compiled by `torch.compile`, with a fused AdamW.
+takes: on a GPU, PyTorch's is compiled by `torch.compile`, with a fused AdamW. With `--profile`, a
+step's time by kernel follows, for both; with `--plan`, only what Axon launches and moves is told,
+which needs no GPU.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tawa import axon
+from tawa.axon.gpu.compile import plan_for_device
+from tawa.axon.gpu.graph.recompute import bytes_read
+from tawa.axon.gpu.library import kernel_of
 
 RATE, DECAY = 3e-4, 0.1
 STD = 0.02
@@ -225,6 +231,68 @@ def losses(step: Step, size: Size, steps: int, device: str) -> tuple[list[float]
     return [float(v) for v in found], times[0], 1000 * later[len(later) // 2]
 
 
+def profile(step: Step, size: Size, device: str) -> list[tuple[str, int, float]]:
+    """Name, launches and milliseconds of each kernel of a step, the longest first."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recording
+
+    tokens, following = next(batches(size, device))
+    with recording(activities=[ProfilerActivity.CUDA]) as record:
+        step(tokens, following)
+        wait(device)
+    rows = [(e.key, e.count, e.self_device_time_total / 1000) for e in record.key_averages()]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def print_profile(name: str, rows: list[tuple[str, int, float]]) -> None:
+    """The kernels that take the most, and the sum of all."""
+    launches, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
+    print(f"{name}: {launches} launches, {total:.2f} ms in kernels")
+    for kernel, count, milliseconds in rows[:45]:
+        print(f"  {milliseconds:8.3f} ms {count:5} x  {kernel[:100]}")
+
+
+def plan_rows(plan: Any) -> list[tuple[str, int, float]]:
+    """Kernel, launches, and bytes moved by all of them, the most first."""
+    found: dict[str, tuple[int, float]] = {}
+    for launch in plan.launches:
+        call = launch.call
+        moved = sum(bytes_read(call.group.members).values())
+        moved += sum(node.bytes for node in call.group.outputs)
+        kernel = kernel_of(call).fn.__name__
+        name = f"{kernel} {call.group.space[0]} x {call.group.space[1]} {call.variant.name}"
+        count, total = found.get(name, (0, 0.0))
+        found[name] = count + 1, total + moved
+    return sorted(((name, *row) for name, row in found.items()), key=lambda row: -row[2])
+
+
+def print_plan(plan: Any) -> None:
+    """What a step launches and moves."""
+    rows = plan_rows(plan)
+    total = sum(row[2] for row in rows) / 1e9
+    print(f"plan: {len(plan.launches)} launches, {total:.2f} GB moved, "
+          f"{plan.memory.size / 1e9:.2f} GB of intermediate results")  # fmt: skip
+    for name, count, moved in rows:
+        print(f"  {moved / 1e6:9.1f} MB {count:5} x  {name}")
+
+
+def shaped(size: Size) -> tuple[Any, ...]:
+    """Arguments of a step that take no memory until they are read."""
+
+    def zeros(*shape: int) -> Any:
+        return np.zeros(shape, np.float32)
+
+    d = size.width
+    norm = (zeros(d), zeros(d))
+    attention = (zeros(d, 3 * d), zeros(3 * d), zeros(d, d), zeros(d))
+    hidden = (zeros(d, 4 * d), zeros(4 * d), zeros(4 * d, d), zeros(d))
+    blocks = tuple((norm, attention, norm, hidden) for _ in range(size.layers))
+    weights = (zeros(size.vocabulary, d), zeros(size.context, d), blocks, norm)
+    tokens = np.zeros((size.batch, size.context), np.int64)
+    state = (np.zeros((), np.int64), weights, weights)
+    return zeros(), zeros(), (state, weights), tokens, tokens
+
+
 def wait(device: str) -> None:
     """Until the device is done."""
     if device != "cpu":
@@ -238,6 +306,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, help="fewer layers than 12")
     parser.add_argument("--batch", type=int)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--profile", action="store_true", help="a step's time by kernel")
+    parser.add_argument("--plan", action="store_true", help="what a step launches and moves")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     chosen = SMALL if arguments.small else FULL
@@ -245,6 +315,10 @@ def main() -> None:
         arguments.layers or chosen.layers, chosen.heads, chosen.width, chosen.context,
         chosen.vocabulary, arguments.batch or chosen.batch,
     )  # fmt: skip
+    if arguments.plan:
+        step = axon.compile(axon.load(program(size))["step"])
+        print_plan(plan_for_device(step, shaped(size), {"h": size.heads}))
+        return
     device = "cpu" if arguments.small else "cuda"
     torch.manual_seed(0)
     model = GPT2(size).to(device)
@@ -258,10 +332,13 @@ def main() -> None:
         "torch": lambda: torch_step(model, device, device == "cuda"),
     }
     for name, make in steps.items():
-        found, first, milliseconds = losses(make(), size, arguments.steps, device)
+        step = make()
+        found, first, milliseconds = losses(step, size, arguments.steps, device)
         row[name] = {"losses": found, "first_s": round(first, 2), "ms": round(milliseconds, 2)}
         text = json.dumps({name: row[name]})
         print(text, flush=True)
+        if arguments.profile:
+            print_profile(name, profile(step, size, device))
         with arguments.out.open("a") if arguments.out else nullcontext() as out:
             if out is not None:
                 out.write(text + "\n")

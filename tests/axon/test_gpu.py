@@ -16,7 +16,7 @@ from tests.work import calls_made
 from tawa import axon
 from tawa.axon.gpu import library
 from tawa.axon.gpu.compile import CompiledFunction, plan_for_device
-from tawa.axon.gpu.errors import BadPrecision, NotForGpu
+from tawa.axon.gpu.graph.errors import BadPrecision, NotForGpu
 from tawa.axon.typing.errors import ContractViolation, ShapeMismatch
 from tawa.driver.host_launch import stored
 from tawa.runtime.launch import grid_sizes

@@ -18,8 +18,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from tawa.axon.gpu import library
+from tawa.axon.gpu.graph.nodes import Node
 from tawa.axon.gpu.kernels import KernelCall
-from tawa.axon.gpu.nodes import Node
 from tawa.base.cores import cores
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.nodes import Shape, contiguous
+from tawa.axon.gpu.graph.errors import NotForGpu
+from tawa.axon.gpu.graph.nodes import Shape, contiguous
 from tawa.axon.running.call import Function
 from tawa.axon.running.evaluate import DTYPES
 from tawa.runtime.arrays import HOST

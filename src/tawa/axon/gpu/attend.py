@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tawa.axon.gpu.fusion import Group
+from tawa.axon.gpu.graph.fusion import Group
+from tawa.axon.gpu.graph.nodes import BYTES, Node, contiguous, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant, cdiv
-from tawa.axon.gpu.nodes import BYTES, Node, contiguous, layout
 from tawa.axon.gpu.text import Descriptor, Parameter
 from tawa.driver.jit import Kernel
 from tawa.kernels.attention import Configuration, configuration

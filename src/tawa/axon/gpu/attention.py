@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tawa.axon.gpu.nodes import BYTES, Node, Tape, layout
+from tawa.axon.gpu.graph.nodes import BYTES, Node, Tape, layout
 from tawa.axon.gpu.rules import lower, matmul, rule, scalar, softmax
 
 MOST_HEAD = 256

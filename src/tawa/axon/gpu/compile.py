@@ -14,10 +14,10 @@ from tawa.axon.gpu import library
 from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.arrays import Arrays, arrays_of
 from tawa.axon.gpu.autograd import applied, needs_gradients, pulled_back, through_torch
-from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 from tawa.axon.gpu.explain import plan_text
-from tawa.axon.gpu.lower import Program, lowered
-from tawa.axon.gpu.nodes import Node, Tape
+from tawa.axon.gpu.graph.errors import BadPrecision, NotForGpu
+from tawa.axon.gpu.graph.lower import Program, lowered
+from tawa.axon.gpu.graph.nodes import Node, Tape
 from tawa.axon.gpu.plan import Plan, compile_all, make_plan, run_in_simulator, run_on_device
 from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.call import Function, known_sizes

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tawa.axon.gpu.fusion import Group
+from tawa.axon.gpu.graph.fusion import Group
+from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, contiguous, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant
-from tawa.axon.gpu.nodes import BYTES, Node, Shape, contiguous, layout
 from tawa.axon.gpu.text import Body, Descriptor, KernelText
 from tawa.kernels.conv_kernels import conv_taps
 from tawa.kernels.conv_plans import Tiling, ranked

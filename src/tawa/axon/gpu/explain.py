@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tawa.axon.gpu.lower import is_reshape
-from tawa.axon.gpu.nodes import Node
+from tawa.axon.gpu.graph.lower import is_reshape
+from tawa.axon.gpu.graph.nodes import Node
 from tawa.axon.gpu.plan import Launch, Plan
 
 SHOWN_VALUES = 4

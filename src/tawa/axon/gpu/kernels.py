@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tawa.axon.gpu import expressions as e
-from tawa.axon.gpu.fusion import Group, space_of
-from tawa.axon.gpu.lower import is_reshape
-from tawa.axon.gpu.nodes import Node, Shape, contiguous
-from tawa.axon.gpu.text import Body, KernelText, Parameter, broadcast_strides
+from tawa.axon.gpu.graph.fusion import Group, space_of
+from tawa.axon.gpu.graph.lower import is_reshape
+from tawa.axon.gpu.graph.nodes import Node, Shape, broadcast_strides, contiguous
+from tawa.axon.gpu.text import Body, KernelText, Parameter
 
 Places = dict[Node, tuple[Node, Shape, int]]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
+from tawa.axon.gpu.graph.nodes import BYTES, Node
 from tawa.axon.gpu.kernels import KernelCall, Variant
-from tawa.axon.gpu.nodes import BYTES, Node
 from tawa.axon.gpu.text import Descriptor, Parameter
 from tawa.driver.entries import Entry, launch_of
 from tawa.driver.jit import Kernel

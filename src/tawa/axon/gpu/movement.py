@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.nodes import Node, Tape, layout
+from tawa.axon.gpu.graph.errors import NotForGpu
+from tawa.axon.gpu.graph.nodes import Node, Tape, layout
 from tawa.axon.gpu.rules import linear_product, matmul, rule, scalar
 from tawa.axon.sizes.patterns import Group, Pattern
 

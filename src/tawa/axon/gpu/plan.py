@@ -14,12 +14,13 @@ from tawa.axon.gpu import library
 from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.attend import attention_call
 from tawa.axon.gpu.convolve import convolution_kernel
-from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.fusion import Fusion, Group
+from tawa.axon.gpu.graph.errors import NotForGpu
+from tawa.axon.gpu.graph.fusion import Group
+from tawa.axon.gpu.graph.lower import Program, is_reshape, places
+from tawa.axon.gpu.graph.memory import Memory, memory_of
+from tawa.axon.gpu.graph.nodes import BYTES, Node
+from tawa.axon.gpu.graph.recompute import fused
 from tawa.axon.gpu.kernels import KernelCall, points_kernel, rows_kernel
-from tawa.axon.gpu.lower import Program, is_reshape, places
-from tawa.axon.gpu.memory import Memory, memory_of
-from tawa.axon.gpu.nodes import BYTES, Node
 from tawa.axon.gpu.product import product_kernel
 from tawa.axon.gpu.text import Descriptor
 from tawa.runtime.arrays import HOST
@@ -89,12 +90,11 @@ def make_plan(
 
     With a `place`, they are compiled and loaded; without, `compile_all` compiles them.
     """
-    nodes = program.nodes()
-    for node in nodes:
+    for node in program.nodes():
         if node.size >= LARGEST:
             raise NotForGpu("a tensor of 2^31 or more numbers", span=node.span)
-    placed = places(nodes)
-    groups = Fusion(program).run()
+    groups = fused(program)
+    placed = places(program.nodes())
     launches: list[Launch] = []
     for group in groups:
         simulated = place is not None and place.device == HOST

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tawa.axon.gpu.fusion import Group
+from tawa.axon.gpu.graph.fusion import Group
+from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, broadcast_strides, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant
-from tawa.axon.gpu.nodes import BYTES, Node, Shape, layout
 from tawa.axon.gpu.text import (
     Body,
     Descriptor,
     KernelText,
     Parameter,
-    broadcast_strides,
     merged_axes,
 )
 from tawa.axon.gpu.tiles import (

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tawa.axon.gpu.nodes import Node, Tape
+from tawa.axon.gpu.graph.nodes import Node, Tape
 
 Rule = Callable[..., Any]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tawa.axon.gpu import expressions as e
-from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.lower import is_reshape
-from tawa.axon.gpu.nodes import Node, Place, Shape, Window, layout
+from tawa.axon.gpu.graph.errors import NotForGpu
+from tawa.axon.gpu.graph.lower import is_reshape
+from tawa.axon.gpu.graph.nodes import Node, Place, Shape, Window, broadcast_strides, layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +62,6 @@ def merged_axes(shape: Shape, strides: Shape) -> tuple[tuple[int, int], ...]:
     if all(stride == 0 for _, stride in found):
         return ()
     return tuple(reversed(found))
-
-
-def broadcast_strides(operand: Node, shape: Shape) -> tuple[Shape, int]:
-    """Strides and offset of an operand, over the axes of the shape it is broadcast to."""
-    strides, offset = layout(operand)
-    lead = len(shape) - len(operand.shape)
-    own = [
-        0 if size != shape[lead + axis] else stride
-        for axis, (size, stride) in enumerate(zip(operand.shape, strides, strict=True))
-    ]
-    return (*(0,) * lead, *own), offset
 
 
 def _two_axes(shape: Shape, strides: Shape) -> tuple[Shape, Shape]:

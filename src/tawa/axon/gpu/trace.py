@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tawa.axon.gpu import attention, movement, rules, windows
-from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.nodes import Node, Tape
+from tawa.axon.gpu.graph.errors import NotForGpu
+from tawa.axon.gpu.graph.nodes import Node, Tape
 from tawa.axon.gpu.rules import RULES
 from tawa.axon.running.compositions import COMPOSITIONS
 from tawa.axon.running.contract import ELEMENT_NAMES

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tawa.axon.gpu.fusion import Group
-from tawa.axon.gpu.lower import Program
-from tawa.axon.gpu.nodes import Node
+from tawa.axon.gpu.graph.fusion import Group
+from tawa.axon.gpu.graph.lower import Program
+from tawa.axon.gpu.graph.nodes import Node
 
 ALIGNMENT = 256
 """Bytes that places are multiples of."""

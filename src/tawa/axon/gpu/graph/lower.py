@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.nodes import Node, Shape, Tape, contiguous, layout, reshaped_strides
+from tawa.axon.gpu.graph.errors import NotForGpu
+from tawa.axon.gpu.graph.nodes import Node, Shape, Tape, contiguous, layout, reshaped_strides
 
 SUMS = ("+", ".+")
 Users = dict[Node, list[Node]]
@@ -61,10 +61,10 @@ def lowered(tape: Tape, results: list[Node], precision: str) -> Program:
     """The program after all rewrites. Raises NotForGpu."""
     program = Program(tape, results)
     _compute_in_own_shapes(program)
-    _rewrite(program, _sum_of_products)
-    _rewrite(program, _columns)
-    _rewrite(program, lambda node, p, _: _tensor_core_product(node, p.tape, precision))
-    _rewrite(program, _placed)
+    rewrite(program, _sum_of_products)
+    rewrite(program, _columns)
+    rewrite(program, lambda node, p, _: _tensor_core_product(node, p.tape, precision))
+    rewrite(program, _placed)
     program.results = [_result(tape, node) for node in program.results]
     return program
 
@@ -72,7 +72,7 @@ def lowered(tape: Tape, results: list[Node], precision: str) -> Program:
 Rewrite = Callable[[Node, Program, Users], "Node | None"]
 
 
-def _rewrite(program: Program, change: Rewrite) -> None:
+def rewrite(program: Program, change: Rewrite) -> None:
     """Replace nodes, operands first; a rewrite sees the users in the graph as it was."""
     users = users_of(program)
     new: dict[Node, Node] = {}

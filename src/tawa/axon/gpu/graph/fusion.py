@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tawa.axon.gpu.lower import Program, Users, is_reshape, places, users_of
-from tawa.axon.gpu.nodes import Node
+from tawa.axon.gpu.graph.lower import Program, Users, is_reshape, places, users_of
+from tawa.axon.gpu.graph.nodes import AGAIN, Node
 
 MAX_ACCUMULATORS = 4
 """Products in one kernel."""
@@ -100,6 +100,8 @@ class Fusion:
             group = self._near(operand)
             if group is None or group is chosen or not self._takes(group, node, space):
                 continue
+            if reader_of(node) not in (None, reader_of(operand)):
+                continue  # it is its reader's, wherever its operands come from
             if chosen is None:
                 if not self._waits(node, group):
                     chosen = group
@@ -306,6 +308,15 @@ class Fusion:
                     user,
                     user.op in ("map", "reduce") or (user.op == "take" and node is user.inputs[1]),
                 )
+
+
+def reader_of(node: Node) -> int | None:
+    """The number of the kernel that computes a function again; None if it is no such function."""
+    match node.data:
+        case (first, int(number)) if first == AGAIN:
+            return number
+        case _:
+            return None
 
 
 def space_of(node: Node) -> Space:

@@ -38,7 +38,12 @@ BYTES = {
 }  # fmt: skip
 """Bytes of a number, by element type."""
 
+FLOATS = ("f16", "bf16", "f32", "f64")
+
 Shape = tuple[int, ...]
+
+AGAIN = "again"
+"""Begins the `data` of a function that a kernel computes again; the kernel's number follows."""
 
 STEPS = 128
 """Numbers in each part of an axis that is reduced in parts."""
@@ -145,6 +150,17 @@ def layout(node: Node) -> tuple[Shape, int]:
     return contiguous(node.shape), 0
 
 
+def broadcast_strides(operand: Node, shape: Shape) -> tuple[Shape, int]:
+    """Strides and offset of an operand, over the axes of the shape it is broadcast to."""
+    strides, offset = layout(operand)
+    lead = len(shape) - len(operand.shape)
+    own = [
+        0 if size != shape[lead + axis] else stride
+        for axis, (size, stride) in enumerate(zip(operand.shape, strides, strict=True))
+    ]
+    return (*(0,) * lead, *own), offset
+
+
 @dataclass
 class Tape:
     """Nodes in the order in which they were traced; equal ones only once."""
@@ -173,6 +189,8 @@ class Tape:
     def constant(self, value: Any, element: str) -> Node:
         """Numbers that are known now, as a node. `value` is a NumPy array or number."""
         array = np.asarray(value)
+        if array.ndim == 0 and element in FLOATS:
+            array = array.astype(np.float64)
         key = ("constant", array.tobytes(), array.dtype.str, array.shape, element)
         if key not in self._seen:
             self._seen[key] = self.add("constant", "", (), array.shape, element, data=array)
