@@ -68,3 +68,18 @@ def test_a_function_of_triton_may_be_named_by_a_constant():
     x = np.arange(16, dtype=np.float32)
     kernel[(1,)](x, F="maximum", N=16)
     np.testing.assert_array_equal(x, np.maximum(np.arange(16), 3))
+
+
+def test_private_names_that_libraries_use():
+    """TorchInductor's scans and sorts name these two."""
+    from triton.language.standard import _log2
+
+    @tawa.jit
+    def kernel(x, KIND: tl.constexpr, N: tl.constexpr):
+        KIND = tl.core._unwrap_if_constexpr(KIND)
+        n = tl.core._unwrap_if_constexpr(tl.program_id(0)) + _log2(N)
+        tl.store(x + tl.arange(0, N), n.to(KIND) + KIND.primitive_bitwidth)
+
+    x = np.zeros(16, np.float32)
+    kernel[(1,)](x, KIND=tl.float32, N=16)
+    assert set(x) == {4 + 32}

@@ -14,7 +14,7 @@ from tawa.language.builtin import builtin, method
 from tawa.language.dtypes import constexpr, float32
 from tawa.language.dtypes import dtype as dtype_class
 from tawa.language.host import get_int_dtype as get_int_dtype
-from tawa.language.host import must_use_result
+from tawa.language.host import constexpr_function, must_use_result
 
 Whole: TypeAlias = int | constexpr
 Flag: TypeAlias = bool | constexpr
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 CONSTEXPR_0 = dtypes.constexpr(0)
 """A default value of parameters that kernels of others name."""
 
-_unwrap_if_constexpr = dtypes.unwrap
+_unwrap_if_constexpr = constexpr_function(dtypes.unwrap)
 
 
 class PropagateNan:

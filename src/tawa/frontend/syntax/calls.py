@@ -179,6 +179,8 @@ class FunctionCompiler(Statements):
         if any(is_runtime(v) for v in (*args, *keywords.values())):
             if getattr(function, "__name__", "") == "cdiv":
                 return self.call(language.cdiv, args, keywords)
+            if getattr(function, "function", None) is dtypes.unwrap:
+                return args[0]  # a run-time value is wrapped in nothing
             raise fail(
                 self.b,
                 NotCallable,

@@ -24,6 +24,10 @@ HOST_NAMES: dict[str, Any] = {
 """What kernels may use of the module `triton` itself."""
 
 
+INSIDE = language.core, language.standard
+"""Modules whose names are not all in `tawa.language`: libraries use some that begin with `_`."""
+
+
 class Missing:
     """A name of Triton's that has no counterpart here."""
 
@@ -79,7 +83,9 @@ def attribute(module: ModuleType, name: str) -> Any:
     if module.__name__ == "triton":
         return HOST_NAMES.get(name, Missing(name))
     ours = _module(module.__name__)
-    return ours if isinstance(ours, Missing) else getattr(ours, name, Missing(name))
+    if isinstance(ours, Missing):
+        return ours
+    return next((getattr(m, name) for m in (ours, *INSIDE) if hasattr(m, name)), Missing(name))
 
 
 def _dtype(name: str) -> Any:
@@ -107,9 +113,9 @@ def _named(module: str, name: str) -> Any:
     """Our object of a name, looked for in the module it is defined in and in those around it."""
     if not module.startswith(_ROOT):
         return HOST_NAMES.get(name, Missing(name))
+    places: list[Any] = []
     while module.startswith(_ROOT):
-        ours = _module(module)
-        if not isinstance(ours, Missing) and hasattr(ours, name):
-            return getattr(ours, name)
+        places.append(_module(module))
         module = module.rpartition(".")[0]
-    return Missing(name)
+    places = [place for place in (*places, *INSIDE) if not isinstance(place, Missing)]
+    return next((getattr(p, name) for p in places if hasattr(p, name)), Missing(name))
