@@ -13,8 +13,8 @@ from tawa.language import dtypes
 from tawa.language.builtin import builtin, method
 from tawa.language.dtypes import constexpr, float32
 from tawa.language.dtypes import dtype as dtype_class
-from tawa.language.host import get_int_dtype as get_int_dtype
 from tawa.language.host import constexpr_function, must_use_result
+from tawa.language.host import get_int_dtype as get_int_dtype
 
 Whole: TypeAlias = int | constexpr
 Flag: TypeAlias = bool | constexpr
