@@ -21,7 +21,7 @@ from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.kernel_lowering import KernelLowering
 from tawa.hopper.dialect.matrix import words_type
-from tawa.hopper.dialect.structure import GroupIndex, OneThread, TeamIndex
+from tawa.hopper.dialect.structure import GroupIndex, OneThread, Ring, TeamIndex
 from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
@@ -111,6 +111,8 @@ class GroupLowering:
     pending_puts: dict[SSAValue, list[Operation]] = field(
         default_factory=dict[SSAValue, "list[Operation]"]
     )
+    staged: dict[aref.Stage | None, Ring] = field(default_factory=dict[aref.Stage | None, Ring])
+    """Where copies of computed tiles are, for those that take their place later."""
     last_exchange: tuple[Block | None, int] = (None, 0)
     """The block of the last small exchange (see `fragments.exchanged`), and its area."""
     conditional: Block | None = None

@@ -13,6 +13,7 @@ from tawa.base.options import Options
 from tawa.base.types import DescType, PlanType, PtrType, short_name
 from tawa.base.warp_transpose import IN_FLIGHT
 from tawa.codegen.shared_memory import SharedMemory
+from tawa.hopper.dialect.structure import Ring
 from tawa.hopper.dialect.types import RingType, TensorMapType, TileType
 from tawa.ir.kernels import made_by_host
 from tawa.machine.chips import Chip
@@ -63,6 +64,8 @@ class KernelLowering:
         default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], "dict[str, object]"]
     )
     _staging: dict[TileType, SSAValue] = field(default_factory=dict[TileType, SSAValue])
+    _own_parts: list[Ring] = field(default_factory=list[Ring])
+    """Staging buffers of which every warp group has its own rows."""
     declarations: list[Operation] = field(default_factory=list[Operation])
 
     @property
@@ -150,17 +153,36 @@ class KernelLowering:
             self._records[key]["stored"] = True
         return self._maps[key]
 
-    def staging_ring(self, tile: TileType, slots: int) -> tuple[SSAValue, bool]:
+    def staging_ring(
+        self, tile: TileType, slots: int, *, by_group: bool = False
+    ) -> tuple[SSAValue, bool]:
         """The staging buffers of this shape.
+
+        Warp groups that stage 64 rows of as many bytes each do it in the same buffers, whatever the
+        elements are: each has its own part, and waits for its own stores.
 
         The flag says whether every store goes through them in the same chunks, so that which of
         them are still being read is known from a store's place alone.
         """
         stored = {op.value.type for op in self.source.walk() if isinstance(op, DescStore)}
         if tile not in self._staging:
-            op = self.memory.ring("staging", slots, tile)
+            others = (op for op in self._own_parts if by_group and _alike(op, tile, slots))
+            other = next(others, None)
+            if other is None:
+                op = self.memory.ring("staging", slots, tile)
+                self._own_parts += [op] if by_group else []
+            else:
+                op = self.memory.again(other, tile)
             self.declarations.append(op)
             self._staging[tile] = op.ring
         ring = self._staging[tile]
         assert isinstance(ring.type, RingType)
         return ring, len(stored) == 1 and ring.type.slots.data == slots
+
+
+def _alike(op: Ring, tile: TileType, slots: int) -> bool:
+    """Whether a ring has as many slots of as many rows, of as many bytes, as one of `tile` has."""
+    assert isinstance(op.ring.type, RingType)
+    other = op.ring.type.tile
+    same = (other.rows, other.bytes, other.swizzle) == (tile.rows, tile.bytes, tile.swizzle)
+    return same and op.ring.type.slots.data == slots

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from tawa.aref.analysis.layouts import Layouts
 from tawa.aref.analysis.registers import (
@@ -267,7 +268,7 @@ class LowerToHopper:
             shared = RegistersShared(split.producer, split.consumer, span=span_of(kernel.source))
             self.decided.add(shared)
         limit = split.limit if specialised else SM_90A.max_registers
-        self._check_registers(kernel, needs.accumulators, limit)
+        self._check_registers(kernel, max(map(_held_together, computing), default=0), limit)
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)
         roles: list[Role] = []
@@ -347,6 +348,43 @@ def _goes_on(op: aref.DotIssue) -> bool:
     while isinstance(value.owner, aref.DotWait) and isinstance(value, OpResult):
         value = value.owner.operands[value.index]
     return isinstance(value.owner, aref.DotIssue) and value.owner.parent is op.parent
+
+
+def _held_together(group: aref.WarpGroup) -> int:
+    """Registers a thread needs for the accumulators that are there at one time of a block."""
+    blocks: dict[Block, list[aref.DotIssue]] = {}
+    for op in group.walk():
+        if isinstance(op, aref.DotIssue) and not _goes_on(op) and op.parent is not None:
+            blocks.setdefault(op.parent, []).append(op)
+    warps = group.warps.value.data
+    most = 0
+    for block, issues in blocks.items():
+        place = {op: i for i, op in enumerate(block.ops)}
+        spans = [
+            (*_lifetime(op, block, place), math.prod(shape_of(op.result.type))) for op in issues
+        ]
+        for start, _, _ in spans:
+            held = [size for first, last, size in spans if first <= start < last]
+            most = max(most, accumulator_registers(held, warps))
+    return most
+
+
+def _lifetime(op: aref.DotIssue, block: Block, place: dict[Operation, int]) -> tuple[int, int]:
+    """From where to where in its block an accumulator is held; round the loop if it goes on."""
+    carried = isinstance(op.accumulator, BlockArgument) and op.accumulator.owner is block
+    last, todo = place[op] + 1, [op.result]
+    while todo:
+        value = todo.pop()
+        for use in value.uses:
+            reader = block.find_ancestor_op_in_block(use.operation)
+            if reader is None or reader is block.last_op:
+                return (0, len(place))
+            last = max(last, place[reader])
+            if isinstance(reader, aref.DotWait):
+                todo.append(reader.results[use.index])
+            elif isinstance(reader, aref.DotIssue) and reader.accumulator is value:
+                todo.append(reader.result)
+    return (0 if carried else place[op]), last
 
 
 def _accumulators(group: aref.WarpGroup) -> int:

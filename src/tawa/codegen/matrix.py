@@ -9,6 +9,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
+from tawa.aref.analysis.staging import memory_shared
 from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
 from tawa.aref.dialect.warp_ops import WarpDot
@@ -32,7 +33,7 @@ from tawa.hopper.dialect.matrix import (
 from tawa.hopper.dialect.memory import SharedStore, Slot, Stmatrix, Subtile, SubtileColumn
 from tawa.hopper.dialect.sync import FenceProxyAsync
 from tawa.hopper.dialect.transpose import TransposeTile
-from tawa.hopper.dialect.types import FragType, TileType
+from tawa.hopper.dialect.types import FragType, RingType, TileType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 
 
@@ -293,13 +294,20 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     turned = _runs_down(value.type)
     tile = tile_for(shape[::-1] if turned else shape, value.type.element_type)
     buffers = op.BUFFERS if op.buffer is not None else 1
-    ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", buffers * g.teams, tile))
+    earlier = g.staged.get(memory_shared(g.group).get(op))
+    if earlier is None or not isinstance(kind := earlier.ring.type, RingType) or kind.tile != tile:
+        earlier = None
+        made = g.kernel.memory.ring(op.view.name_hint or "staged", buffers * g.teams, tile)
+    else:
+        made = g.kernel.memory.again(earlier, tile)
+    g.staged[op] = made
+    ring = g.add(made)
     index = g.team_index() if g.teams > 1 else g.constant(0)
     if op.buffer is not None:
         first = g.map("muli", index, g.constant(buffers)) if g.teams > 1 else index
         index = g.map("addi", first, g.scalar(op.buffer))
     place = g.add(Slot(ring, index))
-    if not isinstance(op.prev_op, aref.Stage) and _repeats(op):
+    if not isinstance(op.prev_op, aref.Stage) and (earlier is not None or _repeats(op)):
         team_sync(g)
     if turned:
         g.do(SharedStore(g.add(Relabel(value, value.type.layout.permuted((1, 0)))), place))

@@ -58,7 +58,7 @@ gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, num_
 def tile_for(shape: tuple[int, ...], element: Attribute) -> TileType:
     """How a block lies in shared memory: its last dimension in panels, the others as rows."""
     rows, columns = extents_of(shape)
-    swizzle = swizzle_for(columns, element) if shape[1:] else 0
+    swizzle = swizzle_for(columns, element) if rows > 1 else 0
     return TileType.of(rows, columns, element, swizzle, panel_rows(rows, swizzle))
 
 
@@ -86,6 +86,14 @@ class SharedMemory:
         type_ = RingType(IntAttr(slots), tile)
         op = Ring(self._take(name, type_.bytes), type_)
         op.ring.name_hint = name
+        return op
+
+    def again(self, ring: Ring, tile: TileType) -> Ring:
+        """A ring of as many slots in another's place, whose users are done by then."""
+        assert isinstance(ring.ring.type, RingType)
+        op = Ring(ring.offset.value.data, RingType(ring.ring.type.slots, tile))
+        op.ring.name_hint = ring.ring.name_hint
+        op.attributes[ALIAS] = UnitAttr()
         return op
 
     def scratch(self, tile: TileType, slots: int, owner: str = "") -> Ring:

@@ -10,10 +10,12 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.analysis.layouts import unit_reshape
 from tawa.aref.analysis.slots import swizzle_for
+from tawa.aref.dialect.ops import DotIssue
 from tawa.base.layout import accumulator
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.boxes import boxes
@@ -74,7 +76,8 @@ def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
         columns = matrix[1] // (g.groups if g.layouts.columns else 1)
         size = byte_size(element_of(value.type))
         width = min(columns, 128 // size)
-        if width * size in (32, 64, 128) and _is_accumulator(g, value, matrix):
+        whole = op.reduce is None or columns % width == 0  # else chunks overlap
+        if width * size in (32, 64, 128) and whole and _is_accumulator(g, value, matrix):
             _staged_by_group(g, op, (matrix[0], columns, width))
             return
     _staged_by_team(g, op, value)
@@ -119,7 +122,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     pieces = chunks(own_rows, own_columns, width)
     tile = TileType.of(64 * g.groups, width, element, swizzle_for(width, element))
     slots = min(g.kernel.staging, len(pieces))
-    ring, alike = g.kernel.staging_ring(tile, slots * g.teams)
+    ring, alike = g.kernel.staging_ring(tile, slots * g.teams, by_group=True)
     shape = shape_of(op.value.type)
     axes = matrix_axes(shape)
     assert axes is not None
@@ -132,37 +135,53 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
         axis, share = (column_axis, own_columns) if g.layouts.columns else (row_axis, own_rows)
         at[axis] = g.map("addi", at[axis], g.map("muli", group, g.constant(share)))
     first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.teams > 1 else None
-    barrier, evict = g.group_barrier(), g.kernel.options.stream_stores
-    for i, chunk in enumerate(pieces):
-        pending = _pending(i, slots, len(pieces)) if alike else 0
+    barrier = g.group_barrier()
+
+    def stage(i: int) -> SSAValue:
+        """Write a chunk to its buffer; gives the group's part of it."""
         slot = g.constant(i % slots)
         slot = slot if first_slot is None else g.map("addi", first_slot, slot)
-        g.one_thread("group", lambda pending=pending: g.do(BulkWaitRead(pending)))
-        g.do(NamedBarrierSync(barrier, GROUP_THREADS))
         place = g.add(Slot(ring, slot))
         row = g.map("muli", group, g.constant(64)) if group is not None else g.constant(0)
         own = g.add(Subtile(place, row, 0, 64, width))
-        _write(g, op, chunk, (place, own))
+        _write(g, op, pieces[i], (place, own))
+        return own
+
+    def send(parts: dict[int, SSAValue]) -> None:
+        """Hand chunks to the TMA engine."""
+        for i, own in parts.items():
+            where = list(at)
+            where[row_axis] = g.plus(at[row_axis], pieces[i].row)
+            where[column_axis] = g.plus(at[column_axis], pieces[i].column)
+            g.do(TmaStore(map_, where, own, g.kernel.options.stream_stores, op.reduce))
+        g.do(BulkCommit())
+
+    every = len(pieces) if slots == len(pieces) and _between_products(op) else 1
+    for first in range(0, len(pieces), every):
+        pending = _pending(first // every, slots // every, len(pieces) // every, alike)
+        g.one_thread("group", lambda pending=pending: g.do(BulkWaitRead(pending)))
+        g.do(NamedBarrierSync(barrier, GROUP_THREADS))
+        parts = {i: stage(i) for i in range(first, first + every)}
         g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(barrier, GROUP_THREADS))
-        where = list(at)
-        where[row_axis] = g.plus(at[row_axis], chunk.row)
-        where[column_axis] = g.plus(at[column_axis], chunk.column)
-
-        def send(where: list[SSAValue] = where, own: SSAValue = own) -> None:
-            g.do(TmaStore(map_, where, own, evict))
-            g.do(BulkCommit())
-
-        g.one_thread("group", send)
+        g.one_thread("group", lambda parts=parts: send(parts))
 
 
-def _pending(index: int, slots: int, total: int) -> int:
+def _between_products(op: DescStore) -> bool:
+    """Whether a loop issues products before and after a store: it meets for all chunks at once."""
+    loop = op.parent_op()
+    return isinstance(loop, scf.ForOp) and any(isinstance(o, DotIssue) for o in loop.body.block.ops)
+
+
+def _pending(index: int, slots: int, total: int, alike: bool) -> int:
     """Stores that may still be reading when chunk `index` reuses its buffer.
 
-    Those issued after the buffer's last use: in this tile, or in the tile before.
+    Those issued after the buffer's last use: in this tile, or in an `alike` tile before.
     """
     if index >= slots:
         return slots - 1
+    if not alike:
+        return index
     last = max(j for j in range(total) if j % slots == index)
     return total - 1 - last + index
 
@@ -214,7 +233,7 @@ def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
                 where[axis] = g.plus(at[axis], index)
             if band:
                 where[-2] = g.plus(at[-2], first)
-            g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores))
+            g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores, op.reduce))
         g.do(BulkCommit())
 
     g.one_thread("team", send)

@@ -6,7 +6,8 @@
 
 The operator is `torch.ops.tawa.attention`. It works under `torch.compile` (as one opaque call, and
 one for its gradients) and in CUDA graphs, once its kernels are compiled: call it once before the
-capture. Gradients have the same bits each time. Needs the extra `tawa[torch]`; nothing else of the
+capture. With `torch.use_deterministic_algorithms(True)` gradients have the same bits each time, in
+somewhat more of it. Needs the extra `tawa[torch]`; nothing else of the
 package imports PyTorch.
 """
 
@@ -138,6 +139,7 @@ def _backward(
     q, k, v, o, do = (_array(_readable(x)) for x in (query, key, value, out, gradient))
     dq, dk, dv = (_array(x) for x in into)
     options: dict[str, Any] = {"causal": is_causal, "alignment": "top-left", "scale": scale}
+    options["deterministic"] = torch.are_deterministic_algorithms_enabled()
     attention_gradients(q, k, v, o, _array(lse), do, (dq, dk, dv), **options)
     for tensor, written in zip(wanted, into, strict=True):
         if written is not tensor:

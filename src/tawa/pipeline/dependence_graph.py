@@ -14,6 +14,7 @@ from itertools import combinations
 from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tawa.aref.analysis.products import from_products
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.dialect.ops import (
     AnyAbove,
@@ -237,7 +238,7 @@ def build(
     for i, node in enumerate(nodes):
         node.number = i
     apart = groups * teams
-    if groups > 1 and any(not _is_view(n.dot.b) for n in nodes if n.is_dot):
+    if groups > 1 and any(_copied(n.dot) for n in nodes if n.is_dot):
         _in_step(nodes, groups)
         apart = teams
     slots = _slots(node_of, depths, target)
@@ -343,8 +344,8 @@ def _cost_of_dot(node: Node, dot: Dot, warps: int, target: Chip) -> None:
     count = max(1, blocks * steps * -(-columns // target.mma_max_n))
     node.tensor = max(1, blocks * steps * target.matrix_cycles(columns))
     node.thread = target.scheduling.group + target.scheduling.issue * count
-    if not _is_view(dot.b):
-        node.thread += _cost_of_staging(dot.b, warps, target.costs)
+    for operand in _copied(dot):
+        node.thread += _cost_of_staging(operand, warps, target.costs)
 
 
 def _cost_of_staging(value: SSAValue, warps: int, costs: Costs) -> int:
@@ -404,6 +405,12 @@ def stays_in_memory(value: SSAValue) -> bool:
         or (isinstance(u.operation, VIEW_LIKE) and stays_in_memory(u.operation.result))
         for u in value.uses
     )
+
+
+def _copied(dot: Dot) -> list[SSAValue]:
+    """Operands that are copied to shared memory for the product."""
+    from_registers = not _is_view(dot.a) and from_products(dot.a)
+    return [v for v in (dot.a, dot.b) if not _is_view(v) and not (from_registers and v is dot.a)]
 
 
 def _is_view(value: SSAValue) -> bool:

@@ -13,6 +13,7 @@ from xdsl.rewriter import Rewriter
 
 from tawa.aref.analysis.ranges import iterations_around
 from tawa.aref.analysis.slots import slot_bytes, tile_bytes
+from tawa.aref.analysis.staging import memory_shared
 from tawa.aref.dialect.ops import (
     Consumed,
     CopyInto,
@@ -201,8 +202,14 @@ class Depths:
 def _staged_bytes(module: ModuleOp) -> int:
     """Bytes of the buffers that computed operands are copied to."""
     total = 0
+    shared = {
+        copy
+        for group in module.walk()
+        if isinstance(group, WarpGroup)
+        for copy in memory_shared(group)
+    }
     for op in module.walk():
-        if isinstance(op, Stage):
+        if isinstance(op, Stage) and op not in shared:
             size = tile_bytes(shape_of(op.value.type), element_of(op.value.type))
             total += size * (op.BUFFERS if op.buffer is not None else 1)
     return total

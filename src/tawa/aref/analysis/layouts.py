@@ -150,7 +150,15 @@ def _through(op: Operation | None, layout: Layout) -> Layout:
         for d, extent in enumerate(shape_of(op.value.type)):
             if extent == 1:
                 layout = layout.flattened(d)
+    if isinstance(op, Reshape):
+        layout = unit_reshape(layout, shape_of(op.value.type)) or layout
     return layout
+
+
+def _keeps_extents(op: Reshape) -> bool:
+    """Whether a reshape adds and removes extents of 1 alone."""
+    one, other = (shape_of(v.type) for v in (op.value, op.result))
+    return [e for e in one if e != 1] == [e for e in other if e != 1]
 
 
 def _loops(value: SSAValue) -> int:
@@ -400,8 +408,8 @@ class Layouts:
                 return found
             if use is None:
                 way.pop()
-            elif isinstance(op := use.operation, Map | ExpandDims | Broadcast | Trans):
-                if op.result not in asked:
+            elif isinstance(op := use.operation, Map | ExpandDims | Broadcast | Trans | Reshape):
+                if op.result not in asked and (not isinstance(op, Reshape) or _keeps_extents(op)):
                     asked.add(op.result)
                     way.append(_Asked(op.result, iter(op.result.uses), op))
         return None

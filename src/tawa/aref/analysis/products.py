@@ -112,8 +112,8 @@ def from_products(value: SSAValue) -> bool:
         if isinstance(v, OpResult):
             if isinstance(v.op, Dot | DotIssue | DotWait):
                 return True
-            if isinstance(v.op, WarpDot):
-                continue
+            if isinstance(v.op, WarpDot | Trans):
+                continue  # what is transposed lies the other way round
             if not v.op.regions:
                 work += v.op.operands
             elif isinstance(v.op, scf.ForOp):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.dialect.ops import Stage, ViewRead, WarpGroup
+from tawa.aref.dialect.ops import VIEW_CHANGES, DotIssue, DotWait, Stage, ViewRead, WarpGroup
 from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
@@ -46,6 +46,46 @@ def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAVa
     else:
         home.insert_op_after(new, owner)
     return new.view
+
+
+def memory_shared(group: WarpGroup) -> dict[Stage, Stage]:
+    """For each copy that goes where an earlier one went, that one: its products are done by then.
+
+    Pipelining leaves an iteration's copy once in a loop, and once more behind it.
+    """
+    found: dict[Stage, Stage] = {}
+    firsts: list[Stage] = []
+    for op in [op for op in group.walk() if isinstance(op, Stage) and op.buffer is None]:
+        for first in firsts:
+            earlier = [first, *(copy for copy, other in found.items() if other is first)]
+            if op.view.type == first.view.type and all(_is_over(e, op) for e in earlier):
+                found[op] = first
+                break
+        else:
+            firsts.append(op)
+    return found
+
+
+def _is_over(earlier: Stage, later: Stage) -> bool:
+    """Whether products that read a copy are waited for in its block, which ends before `later`."""
+    block = earlier.parent
+    assert block is not None
+    if block.find_ancestor_op_in_block(later) is not None:
+        return False
+    readers, views = list[Operation](), [earlier.view]
+    while views:
+        for use in views.pop().uses:
+            if isinstance(use.operation, VIEW_CHANGES):
+                views.append(use.operation.results[0])
+            else:
+                readers.append(use.operation)
+    return all(
+        isinstance(r, DotIssue)
+        and any(
+            isinstance(u.operation, DotWait) and u.operation.parent is block for u in r.result.uses
+        )
+        for r in readers
+    )
 
 
 def runs_down(value: SSAValue) -> bool:

@@ -33,6 +33,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import FREE, SLOT, through
 from tawa.ir.loops import users_in
 from tawa.ir.properties import ASYNCHRONOUS, OPEN_SLOTS, TIDY
+from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape
 
 
 @dataclass(frozen=True)
@@ -57,29 +58,42 @@ def _sink(read: ViewRead) -> None:
     while slot is not None:
         home = read.parent
         assert home is not None
-        users = set(users_in(read.result, home))
+        named = _named_anew(read, home)
+        users = {op for value in named for op in users_in(value.results[0], home)} - set(named)
         if not users:
             return
         first = min(users, key=home.get_operation_index)
         passed = _between(read, first)
         if any(slot.token in through(op, SLOT, FREE) for op in passed):
             return
-        side = _side(first, read) if len(users) == 1 else None
+        side = _side(first, read) if len(users) == len(named) == 1 else None
         products = any(isinstance(op, DotIssue) for op in passed)
         if products and _multiplied(slot):
             read.meets = UnitAttr()
         if side is None:
             if products:
-                _move(read, first)
+                for op in named:
+                    _move(op, first)
             return
         assert side.first_op is not None
         _move(read, side.first_op)
 
 
-def _move(read: ViewRead, before: Operation) -> None:
-    read.detach()
+def _named_anew(read: ViewRead, home: Block) -> list[Operation]:
+    """The read, and the ops of its block that only give what was read another shape."""
+    found: list[Operation] = [read]
+    for op in found:
+        for use in op.results[0].uses:
+            user = use.operation
+            if isinstance(user, Reshape | ExpandDims | Broadcast) and user.parent is home:
+                found += [user] if user not in found else []
+    return found
+
+
+def _move(op: Operation, before: Operation) -> None:
+    op.detach()
     assert before.parent is not None
-    before.parent.insert_op_before(read, before)
+    before.parent.insert_op_before(op, before)
 
 
 def _slot_of(view: SSAValue) -> GetEnter | Views | None:

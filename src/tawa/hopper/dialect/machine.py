@@ -178,8 +178,10 @@ class Engines(Protocol):
         """Copy one box into shared memory (of each CTA in the bit mask) and count its bytes."""
         ...
 
-    def tma_store(self, map_: Any, coordinates: Sequence[int], tile: int) -> Steps:
-        """Copy one box from shared memory."""
+    def tma_store(
+        self, map_: Any, coordinates: Sequence[int], tile: int, reduce: str | None = None
+    ) -> Steps:
+        """Copy one box from shared memory, or combine it into global memory."""
         ...
 
     def bulk_commit(self) -> None:

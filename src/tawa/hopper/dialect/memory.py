@@ -39,6 +39,9 @@ from tawa.hopper.dialect.text import (
 from tawa.hopper.dialect.types import BarrierType, FragType, RingType, TensorMapType, TileType
 from tawa.ir.effects import BARRIER, COPYING, GLOBAL, PROXY, SHARED, Effects, reads, writes
 
+REDUCTIONS = {"addf": "add", "addi": "add"}
+"""Kinds of atomics that the copy engine does on its way to memory, and its names for them."""
+
 
 @irdl_op_definition
 class Slot(HopperOp):
@@ -226,38 +229,55 @@ class TmaLoad(HopperOp):
 
 @irdl_op_definition
 class TmaStore(HopperOp):
-    """The TMA engine copies a tile to one box of global memory, asynchronously."""
+    """The TMA engine copies a tile to one box of global memory, asynchronously.
+
+    With `reduce` (a kind of atomic) it combines each element into memory instead.
+    """
 
     name: ClassVar[str] = "hopper.tma_store"
     map: SSAValue = operand_def(TensorMapType)
     coordinates: Sequence[SSAValue] = var_operand_def(i32)
     tile: SSAValue = operand_def(TileType)
     evict_first: UnitAttr | None = opt_prop_def(UnitAttr)
+    reduce: StringAttr | None = opt_prop_def(StringAttr)
     traits = traits_def(Effects(reads(SHARED, "tile"), writes(GLOBAL, "map"), writes(COPYING)))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$map `[` $coordinates `]` `from` $tile (`evict_first` $evict_first^)? "
-        "attr-dict `:` type($map) `,` type($tile)"
+        "(`reduce` $reduce^)? attr-dict `:` type($map) `,` type($tile)"
     )
 
     def __init__(
-        self, map_: SSAValue, coordinates: Sequence[SSAValue], tile: SSAValue, evict_first: bool
+        self,
+        map_: SSAValue,
+        coordinates: Sequence[SSAValue],
+        tile: SSAValue,
+        evict_first: bool,
+        reduce: StringAttr | None = None,
     ):
+        first = UnitAttr() if evict_first and reduce is None else None
         super().__init__(
             operands=[map_, coordinates, tile],
-            properties={"evict_first": UnitAttr() if evict_first else None},
+            properties={"evict_first": first, "reduce": reduce},
         )
+
+    def verify_(self) -> None:
+        """Check the kind."""
+        if self.reduce is not None and self.reduce.data not in REDUCTIONS:
+            raise VerifyException(f"one of {', '.join(REDUCTIONS)} expected")
 
     def cuda(self, w: Writer) -> None:
         """One instruction."""
         where = ", ".join(w.name(c) for c in reversed(self.coordinates))
         hint = "_evict_first" if self.evict_first else ""
-        w.line(f"tma_store{hint}({w.name(self.map)}, {w.name(self.tile)}, {where});")
+        name = f"tma_reduce_{REDUCTIONS[self.reduce.data]}" if self.reduce else f"tma_store{hint}"
+        w.line(f"{name}({w.name(self.map)}, {w.name(self.tile)}, {where});")
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
         where = [m.integer(c) for c in self.coordinates]
-        return m.tma_store(m.value(self.map), where, m.integer(self.tile))
+        kind = self.reduce.data if self.reduce else None
+        return m.tma_store(m.value(self.map), where, m.integer(self.tile), kind)
 
 
 @irdl_op_definition

@@ -51,6 +51,18 @@ def _tma_store(rank: int, hint: bool) -> str:
     )
 
 
+def _tma_reduce(rank: int, _: bool) -> str:
+    coordinates = ", ".join(f"int c{i}" for i in range(rank))
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    values = ", ".join(f'"r"(c{i})' for i in range(rank))
+    return _asm(
+        f"tma_reduce_add(const TensorMap* map, u32 tile, {coordinates})",
+        f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.add.bulk_group "
+        f"[%0, {{{places}}}], [%1];",
+        f' :: "l"(map), "r"(tile), {values} : "memory"',
+    )
+
+
 def _tma(make: Callable[[int, bool], str], flag: bool) -> str:
     return "".join(make(rank, flag) for rank in range(1, 6))
 
@@ -99,6 +111,7 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     "tma_load_multicast_hint": _tma(partial(_tma_load, hint=True), True),
     "tma_store": _tma(_tma_store, False),
     "tma_store_evict_first": _tma(_tma_store, True),
+    "tma_reduce_add": _tma(_tma_reduce, False),
     "prefetch_tensormap": _asm(
         "prefetch_tensormap(const TensorMap* map)",
         "prefetch.tensormap [%0];",

@@ -126,8 +126,10 @@ class Engines(Instructions):
         op = self.op
         self.machine.start(Task(f"the load of {self.doing()}", op, execute))
 
-    def tma_store(self, map_: Any, coordinates: Sequence[int], tile: int) -> Steps:
-        """Copy one box from shared memory."""
+    def tma_store(
+        self, map_: Any, coordinates: Sequence[int], tile: int, reduce: str | None = None
+    ) -> Steps:
+        """Copy one box from shared memory, or combine it into global memory."""
         assert isinstance(map_, TensorMap)
         self.one_issuer("a TMA store")
         yield SWITCH
@@ -140,7 +142,7 @@ class Engines(Instructions):
 
         def execute() -> None:
             box = self.cta.shared[map_.shared_addresses(tile)]
-            self._global(lambda: map_.write(self.machine.memory, coordinates, box), op)
+            self._global(lambda: map_.write(self.machine.memory, coordinates, box, reduce), op)
 
         op = self.op
         task = self.machine.start(Task(f"the store of {self.doing()}", op, execute))

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute
 
 from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.types import NAMES, byte_size
+from tawa.ir.scalars.table import FUNCTIONS
 
 
 class OutsideMemory(Exception):
@@ -137,8 +138,14 @@ class TensorMap:
             box[inside] = held.bytes[(at - held.first)[:, None] + np.arange(size)]
         return box.reshape(-1)
 
-    def write(self, memory: GlobalMemory, coordinates: Sequence[int], box: Array) -> None:
-        """Write one box's bytes; what lies outside is dropped."""
+    def write(
+        self,
+        memory: GlobalMemory,
+        coordinates: Sequence[int],
+        box: Array,
+        reduce: str | None = None,
+    ) -> None:
+        """Write a box's bytes, or combine its elements into memory; drop what is outside."""
         size = byte_size(self.element)
         offset, inside = self._places(coordinates)
         if not inside.any():
@@ -149,7 +156,17 @@ class TensorMap:
             raise OutsideMemory(f"{held.name}, which is read-only")
         where = (at - held.first)[:, None] + np.arange(size)
         memory.changes += 1
-        held.bytes[where] = box.reshape(-1, size)[inside]
+        new = box.reshape(-1, size)[inside]
+        if reduce is not None:
+            new = self._combined(reduce, held.bytes[where], new)
+        held.bytes[where] = new
+
+    def _combined(self, kind: str, old: Array, new: Array) -> Array:
+        """The bytes of each old element combined with a new one, `[elements, bytes]`."""
+        dtype, element = storage_dtype(self.element), self.element
+        one, other = (decode(np.ascontiguousarray(x).view(dtype), element) for x in (old, new))
+        found = FUNCTIONS[kind].evaluate([element, element], element, one, other)
+        return np.ascontiguousarray(encode(found, element)).view(np.uint8).reshape(old.shape)
 
     def shared_addresses(self, tile: int) -> Array:
         """The shared-memory address of each byte of a box that lands at `tile`."""

@@ -3,8 +3,9 @@
 A descriptor whose base, shape or strides depend on the program or on loaded data has no tensor map
 before the launch. Its block at some coordinates is a tile of pointers under a mask, which means the
 same; such tiles are copied asynchronously, or by the copy engine, as those of pointers are. So are
-blocks that are combined into memory, and those of arguments of which a launch found that their rows
-begin or end inside a piece of 16 bytes, which the engine copies whole (`through_pointers`).
+blocks that are combined into memory otherwise than by adding, and those of arguments of which a
+launch found that their rows begin or end inside a piece of 16 bytes, which the engine copies whole
+(`through_pointers`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from xdsl.rewriter import Rewriter
 from tawa.base.numerics import constant_attribute
 from tawa.base.options import Options
 from tawa.base.spans import copy_span
-from tawa.base.types import DescType, is_float
+from tawa.base.types import DescType, element_of, is_float
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import argument_names
@@ -115,8 +116,14 @@ def of_arguments(op: MakeDesc) -> bool:
 
 
 def _combines(op: Operation) -> bool:
-    """Whether a store combines its block into memory, which is atomic for each element."""
-    return isinstance(op, DescStore) and op.reduce is not None
+    """Whether a store combines its block into memory in a way that the engine does not."""
+    if not isinstance(op, DescStore) or op.reduce is None:
+        return False
+    return (op.reduce.data, str(element_of(op.block))) not in ADDED
+
+
+ADDED = {("addf", "f32"), ("addf", "f16"), ("addf", "bf16"), ("addi", "i32")}
+"""Kinds of atomics, and elements, that the copy engine combines on its way to memory."""
 
 
 def _replace(op: Operation, made: MakeDesc) -> None:

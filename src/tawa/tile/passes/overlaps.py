@@ -45,9 +45,11 @@ class Overlaps:
         given = self._given(kernel)
         if given:
             kernel.attributes[OVERLAPS] = StringAttr(json.dumps(given))
-        stores = [op for op in kernel.walk() if isinstance(op, DescStore) and not op.reduce]
+        stores = [op for op in kernel.walk() if isinstance(op, DescStore)]
         for later in stores:
-            before = (op for op in stores if may_alias(op.desc, later.desc))
+            before = (
+                op for op in stores if may_alias(op.desc, later.desc) and not _commute(op, later)
+            )
             if any(may_meet(earlier, later) for earlier in before):
                 later.attributes[STORED_BEFORE] = UnitAttr()
         apart = sorted(pair for pair in _ordered(kernel) if list(pair) not in given)
@@ -61,6 +63,11 @@ class Overlaps:
             others = {number for pair in given if other in pair for number in pair}
             given += [sorted((one, number)) for number in others - {one, other}]
         return sorted(map(list, {tuple(pair) for pair in given}))
+
+
+def _commute(one: DescStore, other: DescStore) -> bool:
+    """Whether memory is the same whichever of two blocks is combined into it first."""
+    return one.reduce is not None and one.reduce == other.reduce
 
 
 def numbers_of(
