@@ -23,6 +23,8 @@ CASES = {
     "planes": (Tiling("windows", 1, 8, 8, 64, 64), {"stride": 2}),
     "resident": (Tiling("resident", 1, 16, 8, 64, 64), {}),
     "taps": (Tiling("taps", 2, 8, 8, 64, 64), {}),
+    "shares": (Tiling("taps", 2, 8, 8, 64, 64, (), 3), {}),
+    "shares of planes": (Tiling("taps", 2, 8, 8, 64, 64, (), 4), {"stride": 2}),
     "groups": (Tiling("windows", 1, 16, 8, 32, 32), {"groups": 2}),
     "gathered": (None, {"groups": 8, "stride": 3}),
     "depthwise": (None, {"groups": 64, "stride": 3}),

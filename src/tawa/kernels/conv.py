@@ -36,7 +36,13 @@ from tawa.kernels.conv_arguments import (
 )
 from tawa.kernels.conv_copies import padded
 from tawa.kernels.conv_depthwise import conv_depthwise
-from tawa.kernels.conv_kernels import conv_gathered, conv_resident, conv_taps, conv_windows
+from tawa.kernels.conv_kernels import (
+    conv_gathered,
+    conv_resident,
+    conv_taps,
+    conv_windows,
+    finish_shares,
+)
 from tawa.kernels.conv_plans import Tiling, ranked
 from tawa.kernels.conv_shapes import (
     Back,
@@ -59,6 +65,8 @@ __all__ = [
 
 FEW_CHANNELS = 8
 """Images of fewer channels are read as rows of pixels, whose channels follow each other."""
+ADDED = 8, 128
+"""Pixels and channels whose shares one program adds up."""
 GATHERED = {"BM": 64, "BN": 64, "BK": 32}
 """The tile of gathered pixels."""
 
@@ -354,7 +362,45 @@ def launch(
     pitch: int,
     back: Back | None = None,
 ) -> None:
-    """Launch one kernel with one tiling; `steps` are the image's strides, `pitch` the filters'."""
+    """Launch what one tiling takes; `steps` are the image's strides, `pitch` the filters'."""
+    x, w, out, finish = arrays
+    if tiling.split > 1:
+        parts = made_like(out, (tiling.split * conv.pictures, *out.shape[1:]), "float32")
+        _launch_one(conv, tiling, (x, w, parts, Finish()), steps, pitch, back)
+        _add_shares(conv, tiling.split, parts, out, finish)
+    else:
+        _launch_one(conv, tiling, arrays, steps, pitch, back)
+
+
+def _add_shares(conv: Convolution, split: int, parts: Any, out: Any, finish: Finish) -> None:
+    """What programs that share tiles have added up, as the result."""
+    residual, others = _addable(finish, conv)
+    ends = finish.scale, finish.bias, residual, *others
+    grid = tawa.cdiv(conv.pictures * conv.p * conv.q, ADDED[0]), tawa.cdiv(conv.k, ADDED[1])
+    finish_shares[grid](
+        parts, out, *ends, conv.pictures, conv.p, conv.q, conv.k, parts.shape[3],
+        *steps_of(out)[:3], split, finish.activation, *ADDED,
+    )  # fmt: skip
+
+
+def _addable(finish: Finish, conv: Convolution) -> tuple[Any, tuple[int, ...]]:
+    """The residual, whose channels lie together, and its strides."""
+    residual = finish.residual
+    if residual is None:
+        return None, (0, 0, 0)
+    residual = residual if strides(residual)[3] == 1 else padded(residual, conv.k)
+    return residual, strides(residual)[:3]
+
+
+def _launch_one(
+    conv: Convolution,
+    tiling: Tiling,
+    arrays: tuple[Any, Any, Any, Finish],
+    steps: tuple[int, ...],
+    pitch: int,
+    back: Back | None,
+) -> None:
+    """Launch the kernel that multiplies."""
     x, w, out, finish = arrays
     (top, _), (left, _) = conv.pad
     finish, others, other_pitch = with_room(finish, conv)
@@ -375,11 +421,11 @@ def launch(
         extents += [conv.depth.size, conv.depth.results]
         constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups, "PAIR": 1}
     if tiling.kernel == "taps":
-        constants["TN"] = tiling.images
+        constants |= {"TN": tiling.images, "SPLIT": tiling.split}
     else:
         high, wide = tiling.window(conv)
         constants |= {"WH": high, "WW": wide}
-    kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs,)]
+    kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs, tiling.split)]
     places = dict(zip(("x_n", "x_h", "x_w", "y_n", "y_h", "y_w"), (*steps[:3], *steps_of(out)[:3]),
                       strict=True))  # fmt: skip
     kernel(x, w, out, *ends, *extents, **places, **constants, **dict(tiling.options))
@@ -402,11 +448,7 @@ def _gather(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None
     (top, _), (left, _) = conv.pad
     tiles = tawa.cdiv(conv.pictures * conv.p * conv.q, GATHERED["BM"])
     blocks = conv.groups * tawa.cdiv(conv.k // conv.groups, GATHERED["BN"])
-    residual = finish.residual
-    others = (0, 0, 0)
-    if residual is not None:
-        residual = residual if strides(residual)[3] == 1 else padded(residual, conv.k)
-        others = strides(residual)[:3]
+    residual, others = _addable(finish, conv)
     ends = finish.scale, finish.bias, residual, *others, conv.k
     conv_gathered[(tiles * blocks,)](
         x, w, out, *ends, conv.n, conv.h, conv.w, conv.p, conv.q, conv.depth.size,

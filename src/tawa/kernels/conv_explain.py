@@ -76,7 +76,7 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
         best.setdefault(tiling.kernel, tiling)
     for number, tiling in enumerate(best.values()):
         one, count = tiling.iteration(conv, SIZE)
-        programs = tiling.tiles(conv)
+        programs = tiling.tiles(conv) * tiling.split
         parts = one.parts(min(programs, chip.multiprocessors), chip)
         cycles = ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
         loads = tiling.loads(conv, SIZE), tiling.loads(conv, SIZE, reuse=False)
@@ -87,9 +87,15 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
             f"{tiling.rows} x {tiling.columns} pixels, {tiling.filters} filters, "
             f"{tiling.channels} channels at a time"
         )
+        waves, each = -(-programs // chip.multiprocessors), -(-count // tiling.split)
         yield (
-            f"    {programs} tiles in {-(-programs // chip.multiprocessors)} waves, each {count} "
-            f"iterations of cycles: {cycles}"
+            f"    {programs} {_shares(tiling)} in {waves} waves, each {each} iterations of cycles: "
+            f"{cycles}"
         )
         of = f"of {planes(conv)} planes " if planes(conv) > 1 else ""
         yield f"    loads {of}{loads[0]} bytes from L2; by a load for each tap {loads[1]}"
+
+
+def _shares(tiling: Tiling) -> str:
+    """What programs have."""
+    return f"parts of tiles, {tiling.split} of each," if tiling.split > 1 else "tiles"

@@ -33,6 +33,19 @@ import tawa.language as tl
 
 
 @tl.constexpr_function
+def taps_before(
+    plane: tuple[int, int], sizes: tuple[int, int], strides: tuple[int, int],
+    dilations: tuple[int, int], pads: tuple[int, int],
+) -> int:  # fmt: skip
+    """Taps of the planes that come before one: by rows, then by columns."""
+    own = [
+        [len([t for t in range(n) if (t * gap - pad) % step == at]) for at in range(step)]
+        for n, step, gap, pad in zip(sizes, strides, dilations, pads, strict=True)
+    ]
+    return sum(own[0][: plane[0]]) * sizes[1] + own[0][plane[0]] * sum(own[1][: plane[1]])
+
+
+@tl.constexpr_function
 def taps_of_plane(size: int, stride: int, dilation: int, pad: int, plane: int) -> tuple[int, ...]:
     """The taps along one dimension that read a plane: every `stride`-th row, from `plane` on.
 
@@ -359,8 +372,12 @@ def sums_of_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
     BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr, BACK: tl.constexpr = None,
+    SPLIT: tl.constexpr = 1,
 ) -> Any:  # fmt: skip
-    """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures."""
+    """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures.
+
+    With SPLIT > 1 those of a share of the taps and channels, which programs along axis 1 have.
+    """
     N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
@@ -377,6 +394,7 @@ def sums_of_taps(
     group, k = filters_of_block(block, ours, BN)
     turns: tl.constexpr = tl.cdiv(per_group, BK)
     shape: tl.constexpr = (R, S, BK, BN)
+    share = tl.program_id(1) if SPLIT > 1 else 0
     acc = tl.zeros((TN * TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
@@ -387,7 +405,17 @@ def sums_of_taps(
                 plane = plane_of(
                     x, (N * D, H, W), steps, ph, pw, STRIDE_H, STRIDE_W, C, (TN, TH, TW, BK)
                 )
-                for step in range(begin * flat, end * flat):
+                before: tl.constexpr = turns * taps_before(
+                    (ph, pw), (R, S), (STRIDE_H, STRIDE_W), (DILATION_H, DILATION_W),
+                    (PAD_H, PAD_W),
+                )  # fmt: skip
+                if SPLIT > 1:
+                    lower = tl.maximum(share * (R * S * turns) // SPLIT - before, 0)
+                    upper = tl.minimum((share + 1) * (R * S * turns) // SPLIT - before, flat)
+                else:
+                    lower = begin * flat
+                    upper = end * flat
+                for step in range(lower, upper):
                     d, deeper, inner = depth_tap(step, flat, DEPTH)
                     t = inner // turns
                     c = inner % turns * BK
@@ -416,19 +444,51 @@ def conv_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PAIR: tl.constexpr, BACK: tl.constexpr,
+    PAIR: tl.constexpr, BACK: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'."""
+    """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'.
+
+    With SPLIT > 1 `y` is [SPLIT, N, P, Q, KY], for the sums of each share.
+    """
     many = N if DEPTH is None else N * DO
-    out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     acc, n, row, column, k = sums_of_taps(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, PAIR, BACK,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, PAIR, BACK, SPLIT,
     )  # fmt: skip
-    finish(
-        acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], many,
-        P, Q, K, y.dtype.element_ty, (TN, TH, TW, BN), ACTIVATION,
-    )  # fmt: skip
+    if SPLIT > 1:
+        parts = tl.make_tensor_descriptor(
+            y, [SPLIT, many, P, Q, KY], [many * y_n, y_n, y_h, y_w, 1], [1, TN, TH, TW, BN]
+        )
+        parts.store([tl.program_id(1), n, row, column, k], acc.reshape([1, TN, TH, TW, BN]))
+    else:
+        out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+        finish(
+            acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], many,
+            P, Q, K, y.dtype.element_ty, (TN, TH, TW, BN), ACTIVATION,
+        )  # fmt: skip
+
+
+@tawa.jit
+def finish_shares(
+    parts: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    N: Any, P: Any, Q: Any, K: Any, KP: Any, y_n: Any, y_h: Any, y_w: Any, SPLIT: tl.constexpr,
+    ACTIVATION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Add the shares [SPLIT, N, P, Q, KP] up, in their order, and store what becomes of sums."""
+    pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    stored = (pixel < N * P * Q)[:, None] & (channel < K)[None, :]
+    at = parts + pixel[:, None].to(tl.int64) * KP + channel[None, :]
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for share in tl.static_range(SPLIT):
+        total += tl.load(at + tl.cast(share, tl.int64) * N * P * Q * KP, mask=stored, other=0.0)
+    n = (pixel // (P * Q)).to(tl.int64)
+    p = pixel // Q % P
+    q = pixel % Q
+    other = (n * r_n + p * r_h + q * r_w)[:, None] + channel[None, :]
+    total = ended(total, (scale, bias, residual), channel, K, other, stored, ACTIVATION)
+    to = (n * y_n + p * y_h + q * y_w)[:, None] + channel[None, :]
+    tl.store(y + to, total.to(y.dtype.element_ty), mask=stored)
 
 
 @tawa.jit

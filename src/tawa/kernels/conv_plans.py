@@ -12,7 +12,7 @@ persistent, say) is then chosen for each launch as for any kernel.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
 from typing import Any
@@ -41,6 +41,10 @@ HELD_BYTES = 150_000
 """Filters that a program keeps in shared memory, at most."""
 SHARED_BYTES = 200_000
 """Windows, filters and results of a kernel's tiles, at most."""
+SPLITS = 2, 3, 4, 5, 6, 8, 11, 16, 22, 33
+"""Programs that may share a tile."""
+LEAST_SHARE = 4
+"""Iterations of each, at least."""
 MOST_ROWS = 256
 """Extent of a block, at most."""
 FEW_ROWS = 4
@@ -49,7 +53,11 @@ FEW_ROWS = 4
 
 @dataclass(frozen=True)
 class Tiling:
-    """A kernel and its tiles: images, rows and columns of pixels, filters, channels at a time."""
+    """A kernel and its tiles: images, rows and columns of pixels, filters, channels at a time.
+
+    With `split` > 1 as many programs share a tile, each with a part of its taps and channels; a
+    second kernel adds their sums up, in their order.
+    """
 
     kernel: str
     images: int
@@ -58,6 +66,7 @@ class Tiling:
     filters: int
     channels: int
     options: tuple[tuple[str, Any], ...] = ()
+    split: int = 1
 
     @property
     def pixels(self) -> int:
@@ -99,7 +108,7 @@ class Tiling:
         Of kept filters it is all that one window is multiplied by. An element has `size` bytes.
         Bytes from L2 are counted as what it gives of those that all programs read.
         """
-        inner = conv.taps * self._channels(conv)
+        inner = conv.taps * self.channels_of(conv)
         kept = self.keeps
         count = planes(conv) if kept else -(-inner // self.channels)
         written = self._loaded(conv, self.kernel != "taps") * size / count
@@ -112,50 +121,55 @@ class Tiling:
     def microseconds(self, conv: Convolution, chip: Chip, size: int, result: int = 2) -> float:
         """The time that is expected; an element has `size` bytes, one of the result `result`."""
         one, count = self.iteration(conv, size)
-        terms, programs = chip.products, self.tiles(conv)
+        count, terms = -(-count // self.split), chip.products
+        programs = self.tiles(conv) * self.split
         waves = -(-programs // chip.multiprocessors)
         last = programs - (waves - 1) * chip.multiprocessors
         mains = [count * one.cycles(a, chip) for a in (min(programs, chip.multiprocessors), last)]
         options = {"persistent": True, **dict(self.options)}
         waits = TURN if options.get("ping_pong") else 0.0
-        if not self.keeps and conv.taps * self._channels(conv) < SHORT:
+        if not self.keeps and conv.taps * self.channels_of(conv) < SHORT:
             waits += terms.started
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
         cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
         cycles -= mains[0] - mains[1]  # few programs in the last wave have L2 for themselves
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
-        filters = conv.k * conv.taps * self._channels(conv) * size
+        filters = conv.k * conv.taps * self.channels_of(conv) * size
         results = conv.pictures * conv.p * conv.q * conv.k * result
         memory = (image + filters + results) / (chip.memory_gbs * 1e3)
         moved = one.written / (self.pixels * self.filters * one.lines * LINE)
-        return launch_us(cycles, moved, memory, chip, SHARPNESS)
+        time = launch_us(cycles, moved, memory, chip, SHARPNESS)
+        if self.split == 1:
+            return time
+        parts = (2 * self.split + 1) * 4 * results / result
+        return time + terms.second_pass_us + parts / (chip.memory_gbs * 1e3)
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
         """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
         kept = self.keeps and reuse
-        held = self.filters * conv.taps * self._channels(conv) * self.blocks(conv) if kept else 0
+        held = self.filters * conv.taps * self.channels_of(conv) * self.blocks(conv) if kept else 0
         loaded = self._loaded(conv, reuse and self.kernel != "taps", kept=kept)
         return (self.tiles(conv) * loaded + held) * size
 
-    def _channels(self, conv: Convolution) -> int:
+    def channels_of(self, conv: Convolution) -> int:
         """Channels of a group, as blocks have them."""
         return -(-(conv.c // conv.groups) // self.channels) * self.channels
 
     def _reached(self, conv: Convolution) -> int:
         """Elements of pixels that a tile's taps read, each counted once."""
-        count = planes(conv) * conv.depth.taps * self._channels(conv)
+        count = planes(conv) * conv.depth.taps * self.channels_of(conv)
         once = self.images * prod(self.window(conv)) * count
-        return min(once, self.pixels * conv.taps * self._channels(conv))
+        return min(once, self.pixels * conv.taps * self.channels_of(conv))
 
     def _loaded(self, conv: Convolution, windows: bool, *, kept: bool | None = None) -> int:
         """Elements that a tile loads: filters, if they are not kept, and pixels."""
-        inner = conv.taps * self._channels(conv)
+        inner = conv.taps * self.channels_of(conv)
         kept = self.keeps if kept is None else kept
         filters = 0 if kept else self.filters * inner
         if not windows:
             return filters + self.pixels * inner
         count = planes(conv) * conv.depth.taps
-        return filters + prod(self.window(conv)) * count * self._channels(conv)
+        return filters + prod(self.window(conv)) * count * self.channels_of(conv)
 
 
 def planes(conv: Convolution) -> int:
@@ -248,14 +262,33 @@ def _by_taps(
             result > 2 and streamed + pixels * filters * result > SM_90A.shared_bytes
         ):
             continue
-        for rows in extents:
-            for columns in extents if conv.p >= FEW_ROWS else (*extents, 64, 128, 256):
-                images = pixels // (rows * columns)
-                if images * rows * columns != pixels or images > 128:
-                    continue
-                if images > 1 and not conv.depth.flat:
-                    continue
-                yield Tiling("taps", images, rows, columns, filters, channels)
+        shapes = [
+            (pixels // (rows * columns), rows, columns)
+            for rows in extents
+            for columns in (extents if conv.p >= FEW_ROWS else (*extents, 64, 128, 256))
+            if pixels % (rows * columns) == 0
+        ]
+        found = [
+            Tiling("taps", *shape, filters, channels)
+            for shape in shapes
+            if shape[0] <= 128 and (shape[0] == 1 or conv.depth.flat)
+        ]
+        yield from found
+        if streamed + pixels * filters * 4 <= SM_90A.shared_bytes:
+            yield from _shared(conv, found)
+
+
+def _shared(conv: Convolution, found: list[Tiling]) -> Iterator[Tiling]:
+    """Tilings of fewest tiles whose programs share them, where they are too few for the device."""
+    if not conv.depth.flat or not found:
+        return
+    fewest = min(tiling.tiles(conv) for tiling in found)
+    steps = conv.taps * found[0].channels_of(conv) // found[0].channels
+    for count in (n for n in SPLITS if fewest * n <= SM_90A.multiprocessors):
+        each = -(-steps // count)
+        if each >= LEAST_SHARE:
+            split = -(-steps // each)
+            yield from (replace(t, split=split) for t in found if t.tiles(conv) == fewest)
 
 
 @lru_cache(maxsize=1024)

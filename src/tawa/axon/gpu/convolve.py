@@ -55,7 +55,8 @@ def suits(conv: Convolution, element: str) -> bool:
 
 def _tilings(conv: Convolution, result: int) -> list[Tiling]:
     """Those that compute one tile a program, the fastest first."""
-    return [t for t in ranked(conv, conv_taps.chip, SIZE, result) if t.kernel != "resident"]
+    found = ranked(conv, conv_taps.chip, SIZE, result)
+    return [t for t in found if not t.keeps and t.split == 1]
 
 
 def described(node: Node) -> bool:
