@@ -366,6 +366,19 @@ def conv_resident(
 
 
 @tawa.jit
+def steps_of_share(pictures: Any, plane: tl.constexpr, SPLIT: tl.constexpr) -> Any:
+    """First and last of the steps of a plane that a program takes.
+
+    `plane` has the steps before it, its own and all, `pictures` the taps of the depth that exist.
+    """
+    if SPLIT == 1:
+        return pictures[0] * plane[1], pictures[1] * plane[1]
+    share = tl.program_id(1)
+    first = tl.maximum(share * plane[2] // SPLIT - plane[0], 0)
+    return first, tl.minimum((share + 1) * plane[2] // SPLIT - plane[0], plane[1])
+
+
+@tawa.jit
 def sums_of_taps(
     x: Any, w: Any, sizes: Any, steps: Any, C: tl.constexpr, K: tl.constexpr, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
@@ -394,7 +407,6 @@ def sums_of_taps(
     group, k = filters_of_block(block, ours, BN)
     turns: tl.constexpr = tl.cdiv(per_group, BK)
     shape: tl.constexpr = (R, S, BK, BN)
-    share = tl.program_id(1) if SPLIT > 1 else 0
     acc = tl.zeros((TN * TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
@@ -409,12 +421,8 @@ def sums_of_taps(
                     (ph, pw), (R, S), (STRIDE_H, STRIDE_W), (DILATION_H, DILATION_W),
                     (PAD_H, PAD_W),
                 )  # fmt: skip
-                if SPLIT > 1:
-                    lower = tl.maximum(share * (R * S * turns) // SPLIT - before, 0)
-                    upper = tl.minimum((share + 1) * (R * S * turns) // SPLIT - before, flat)
-                else:
-                    lower = begin * flat
-                    upper = end * flat
+                counts: tl.constexpr = (before, flat, R * S * turns)
+                lower, upper = steps_of_share((begin, end), counts, SPLIT)
                 for step in range(lower, upper):
                     d, deeper, inner = depth_tap(step, flat, DEPTH)
                     t = inner // turns
