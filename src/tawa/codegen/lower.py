@@ -351,40 +351,20 @@ def _goes_on(op: aref.DotIssue) -> bool:
 
 
 def _held_together(group: aref.WarpGroup) -> int:
-    """Registers a thread needs for the accumulators that are there at one time of a block."""
-    blocks: dict[Block, list[aref.DotIssue]] = {}
+    """Registers a thread needs at least: for what a block's loop carries, and one product more."""
+    carried: dict[Block, list[int]] = {}
+    others: dict[Block, int] = {}
     for op in group.walk():
-        if isinstance(op, aref.DotIssue) and not _goes_on(op) and op.parent is not None:
-            blocks.setdefault(op.parent, []).append(op)
+        if isinstance(op, aref.DotIssue) and not _goes_on(op) and (block := op.parent) is not None:
+            size = math.prod(shape_of(op.result.type))
+            if isinstance(op.accumulator, BlockArgument) and op.accumulator.owner is block:
+                carried.setdefault(block, []).append(size)
+            else:
+                others[block] = max(others.get(block, 0), size)
+    blocks = {*carried, *others}
     warps = group.warps.value.data
-    most = 0
-    for block, issues in blocks.items():
-        place = {op: i for i, op in enumerate(block.ops)}
-        spans = [
-            (*_lifetime(op, block, place), math.prod(shape_of(op.result.type))) for op in issues
-        ]
-        for start, _, _ in spans:
-            held = [size for first, last, size in spans if first <= start < last]
-            most = max(most, accumulator_registers(held, warps))
-    return most
-
-
-def _lifetime(op: aref.DotIssue, block: Block, place: dict[Operation, int]) -> tuple[int, int]:
-    """From where to where in its block an accumulator is held; round the loop if it goes on."""
-    carried = isinstance(op.accumulator, BlockArgument) and op.accumulator.owner is block
-    last, todo = place[op] + 1, [op.result]
-    while todo:
-        value = todo.pop()
-        for use in value.uses:
-            reader = block.find_ancestor_op_in_block(use.operation)
-            if reader is None or reader is block.last_op:
-                return (0, len(place))
-            last = max(last, place[reader])
-            if isinstance(reader, aref.DotWait):
-                todo.append(reader.results[use.index])
-            elif isinstance(reader, aref.DotIssue) and reader.accumulator is value:
-                todo.append(reader.result)
-    return (0 if carried else place[op]), last
+    sizes = ([*carried.get(block, []), others.get(block, 0)] for block in blocks)
+    return max((accumulator_registers(held, warps) for held in sizes), default=0)
 
 
 def _accumulators(group: aref.WarpGroup) -> int:
