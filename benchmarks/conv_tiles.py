@@ -70,7 +70,8 @@ def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sh
     if what == "wgrad":
         ways = sorted(sharings(conv, chip), key=lambda way: way.microseconds(conv, chip, SIZE))
         for way in ways:
-            kind = way.taps, way.filters, way.channels, way.windows
+            spread = (way.tile[0] > 2) + (way.tile[0] > 16)
+            kind = way.taps, way.filters, way.channels, way.windows, spread
             if kind not in seen:
                 seen.add(kind)
                 yield way

@@ -24,6 +24,10 @@ OF_WINDOWS = 32, 64
 """Channels of one whose taps share a window: those of a swizzled row."""
 STEP, EXTENTS = 64, (1, 2, 4, 8, 16, 32, 64)
 """Pixels that are multiplied at once, and extents that their tiles have."""
+MOST_WASTED = 1.25
+"""Tiles of other shapes than the fewest, at most."""
+SPREAD = 0.002
+"""Part by which each picture of a tile lengthens all: its pixels are far apart in memory."""
 WINDOWS = (1, 4, 8), (1, 8, 8)
 """Tiles of pixels of which windows are read."""
 MOST_SUMS = 128 * 256, 128 * 192
@@ -63,6 +67,7 @@ class Sharing:
         waves = -(-programs // chip.multiprocessors)
         count = -(-_tiles(conv, self.tile) // self.shares)
         main = count * one.cycles(min(programs, chip.multiprocessors), chip)
+        main *= 1 + SPREAD * self.tile[0]
         cycles = waves_cycles(main, terms.stored_each * self.filters * columns, waves, {}, chip)
         results = conv.pictures * conv.p * conv.q * conv.k
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c
@@ -79,11 +84,15 @@ def _tiles(conv: Convolution, tile: tuple[int, int, int]) -> int:
     return prod(-(-size // extent) for size, extent in sizes)
 
 
-def _tile(conv: Convolution) -> tuple[int, int, int]:
-    """Pictures, rows and columns of `STEP` pixels that waste the fewest."""
+def _shapes(conv: Convolution) -> list[tuple[int, int, int]]:
+    """Pictures, rows and columns of `STEP` pixels: of each number of pictures what wastes least."""
     found = [(STEP // (h * w), h, w) for h in EXTENTS for w in EXTENTS if STEP % (h * w) == 0]
-    flat = (t for t in found if t[0] == 1 or conv.depth.flat)
-    return min(flat, key=lambda t: (_tiles(conv, t), t[0]))
+    best: dict[int, tuple[int, int, int]] = {}
+    for tile in sorted(found, key=lambda t: _tiles(conv, t)):
+        if tile[0] == 1 or conv.depth.flat:
+            best.setdefault(tile[0], tile)
+    fewest = min(_tiles(conv, tile) for tile in best.values())
+    return [tile for tile in best.values() if _tiles(conv, tile) <= MOST_WASTED * fewest]
 
 
 def sharings(conv: Convolution, chip: Chip) -> Iterator[Sharing]:
@@ -101,7 +110,7 @@ def _programs(conv: Convolution) -> Iterator[tuple[int, int, int, tuple[int, int
     for filters in (f for f in FILTERS if f < 2 * ours or f == FILTERS[0]):
         for channels in (c for c in CHANNELS if c < own + 32 or c == CHANNELS[0]):
             if filters * channels <= MOST_SUMS[0]:
-                yield 1, filters, channels, _tile(conv), False
+                yield from ((1, filters, channels, tile, False) for tile in _shapes(conv))
             for taps in range(2, conv.s + 1) if conv.stride == (1, 1) else ():
                 wide = 8 + (taps - 1) * conv.dilation[1] <= WIDEST
                 fits = filters * channels * taps <= MOST_SUMS[1]
