@@ -392,3 +392,65 @@ def test_causal_scores_are_masked_by_one_matrix_for_all_heads():
     masks = {node for launch in plan.launches for node in launch.call.group.outputs
              if node.element == "bool"}  # fmt: skip
     assert {node.shape for node in masks} <= {(8, 8)}
+
+
+def test_long_rows_are_read_once_for_a_peak_and_the_sum_of_powers():
+    function = define("def f x = (softmax{axis = -1} x, sum{axis = -1} x)")
+    x = single(7, 4500)
+    x[1], x[2, 5], x[3, 7], x[4, :4000] = -np.inf, np.inf, np.nan, -np.inf
+    x[5], x[6] = np.sort(x[5]), x[6] + 500
+    compiled = axon.compile(function)
+    with np.errstate(all="ignore"):
+        for found, expected in zip(compiled(x), function(x), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
+    (launch,) = compiled.plan(x).launches
+    assert launch.source.count("for step in") == 2
+
+
+def test_what_a_product_gives_is_written_narrow_and_widened_where_it_is_read():
+    text = """
+def f x w =
+  let y = cast{f32} (x @ w) in
+  let z = y - expand{axis = -1} (mean{axis = -1} y) in
+  (sum{axis = -1} (z * z), sum{axis = 0} y)
+"""
+    function, arguments = define(text), (half(40, 16), half(16, 48))
+    compiled = axon.compile(function)
+    for found, expected in zip(compiled(*arguments), function(*arguments), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-2)
+    launches = compiled.plan(*arguments).launches
+    written = [node for launch in launches for node in launch.call.group.outputs]
+    assert [n.element for n in written if n.shape == (40, 48)] == ["f16"]
+
+
+def test_a_norm_backwards_computes_its_numbers_again_from_the_input():
+    text = """
+def f by g o x w = grad (fn (g, o, x) -> sum_all (by * (layer_norm g o x @ w))) (g, o, x)
+"""
+    arguments = single(48, 16), single(40), single(40), single(48, 40), single(40, 16)
+    compiled = check(define(text), *arguments)
+    written = [
+        n for launch in compiled.plan(*arguments).launches for n in launch.call.group.outputs
+    ]
+    assert all(node.function != "rsqrt" or node.shape[-1] == 1 for node in written)
+
+
+def test_steps_of_small_weights_are_computed_where_their_slopes_are_summed():
+    text = """
+def f rate (w: f32[i, o], b: f32[o]) x =
+  sgd rate (w, b) (grad (fn (w, b) -> sum_all (sin (x @ w + b))) (w, b))
+"""
+    arguments = np.float32(0.1), (single(8, 24), single(24)), single(40, 8)
+    compiled = check(define(text), *arguments)
+    spaces = {kind: set[Any]() for kind in ("points", "rows", "product")}
+    for launch in compiled.plan(*arguments).launches:
+        spaces[launch.call.group.kind].add(launch.call.group.space)
+    assert spaces["points"].isdisjoint({(1, 24), (24, 1)})
+    assert (24, 40) in spaces["rows"]
+
+
+def test_columns_are_summed_along_what_lies_side_by_side():
+    for shape in ((700, 24), (40, 70), (300, 130)):
+        compiled = check(define("def f x = sum{axis = 0} x"), single(*shape))
+        (launch,) = compiled.plan(single(*shape)).launches
+        assert "columns" in launch.call.variant.name

@@ -9,7 +9,8 @@ from tawa.axon.gpu import expressions as e
 from tawa.axon.gpu.graph.fusion import Group, space_of
 from tawa.axon.gpu.graph.lower import is_reshape
 from tawa.axon.gpu.graph.nodes import Node, Shape, broadcast_strides, contiguous
-from tawa.axon.gpu.text import Body, KernelText, Parameter
+from tawa.axon.gpu.text import Body, KernelText, Parameter, merged_axes
+from tawa.machine.chips import SM_90A
 
 Places = dict[Node, tuple[Node, Shape, int]]
 
@@ -131,6 +132,8 @@ def _contiguous(shape: Shape, strides: Shape) -> bool:
 
 # Rows.
 
+LOWEST = 'float("-inf")'
+
 WHOLE = (
     Variant("rows to 128", {"BR": 8, "BC": 128, "LOOP": 0}),
     Variant("rows to 1024", {"BR": 2, "BC": 1024, "LOOP": 0}),
@@ -139,6 +142,17 @@ WHOLE = (
 )
 LONG = Variant("long rows", {"BR": 1, "BC": 2048, "LOOP": 1}, {"num_warps": 8})
 """Rows that no tile holds are read once for each round of reductions."""
+
+
+APART = (
+    Variant("columns to 128", {"BR": 64, "BC": 128, "LOOP": 0}),
+    Variant("few columns to 128", {"BR": 16, "BC": 128, "LOOP": 0}),
+    Variant("long columns", {"BR": 32, "BC": 64, "LOOP": 1}),
+)
+"""Rows that lie side by side, their numbers apart: what many of them share is read at once."""
+
+MANY_ROWS = 64 * SM_90A.multiprocessors // 2
+"""Rows from which on large tiles leave few multiprocessors idle."""
 
 
 def rows_kernel(group: Group, places: Places) -> KernelCall:
@@ -158,9 +172,28 @@ def rows_kernel(group: Group, places: Places) -> KernelCall:
     variants = (*WHOLE, LONG)
     fits = [i for i, v in enumerate(WHOLE) if columns <= v.constants["BC"]]
     chosen = fits[0] if fits else len(WHOLE)
+    if _lies_apart(group):
+        variants = APART
+        chosen = 2 if columns > APART[0].constants["BC"] else int(rows < MANY_ROWS)
     source = text.source("NAME", ("BR", "BC", "LOOP"))
     grid = (cdiv(rows, variants[chosen].constants["BR"]),)
     return KernelCall(group, source, text.parameters, variants, chosen, grid)
+
+
+def _lies_apart(group: Group) -> bool:
+    """Whether, in all that is read whole, the numbers of a column lie together, not a row's."""
+    found: list[bool] = []
+    for node in group.members:
+        for operand in node.inputs:
+            inside = operand.base if is_reshape(operand) else operand
+            shape = operand.shape if node.op == "reduce" else node.shape
+            if inside in group.members or len(shape) < 2 or node.op not in ("map", "reduce"):
+                continue
+            strides, _ = broadcast_strides(operand, shape)
+            axes = merged_axes(shape[:-1], strides[:-1])
+            if strides[-1] and axes:
+                found.append(strides[-1] != 1 and axes[-1][1] == 1)
+    return bool(found) and all(found)
 
 
 class _RowsWriter:
@@ -169,13 +202,29 @@ class _RowsWriter:
     def __init__(self, text: KernelText, group: Group, places: Places, loop: bool) -> None:
         self.text, self.group, self.places, self.loop = text, group, places, loop
         self.body = Body(text, group.space[1])
+        self.peak_of = self._running_sums() if loop else {}
         self.rounds = self._rounds()
+
+    def _running_sums(self) -> dict[Node, Node]:
+        """Sums of exp(x - p), with the peaks p of x: in one pass, sums are scaled as peaks grow."""
+        found: dict[Node, Node] = {}
+        for node in self.group.members:
+            match node:
+                case Node("reduce", "sum", (Node("map", "exp", (Node("map", "-", (x, low)),)),)):
+                    peak = self._inside(low)
+                    if peak in self.group.members and peak.function == "peak":
+                        found.update({node: peak} if peak.inputs == (x,) else {})
+                case _:
+                    pass
+        return found
 
     def _rounds(self) -> dict[Node, int]:
         found: dict[Node, int] = {}
         for node in self.group.members:
             before = [found.get(self._inside(operand), 0) for operand in node.inputs]
             found[node] = max(before, default=0) + (node.op == "reduce")
+            if node in self.peak_of:
+                found[node] = found[self.peak_of[node]]
         return found
 
     def _inside(self, operand: Node) -> Node:
@@ -258,17 +307,37 @@ class _RowsWriter:
         text.indent += 1
         text.line("cols = step * BC + tl.arange(0, BC)")
         self._column_masks()
-        for node in self._needed([*(n.inputs[0] for n in reductions), *outputs]):
+        plain = [node for node in reductions if node not in self.peak_of]
+        for node in self._needed([*(n.inputs[0] for n in plain), *outputs]):
             self.body.compute(node)
         for node in outputs:
             self.body.store(node, self.places.get(node))
-        for node, total in totals.items():
+        for node in reductions:
+            if node in self.peak_of:
+                self._add_scaled(totals[node], totals[self.peak_of[node]], self.peak_of[node])
+        for node in plain:
+            total = totals[node]
             text.line(f"{total} = {_combined(node, total, self._masked(node, number))}")
         text.indent -= 1
         self.body.values = kept
         self.body.loaded.clear()
         for node, total in totals.items():
+            if node in self.peak_of:
+                total = self._scaled(total, totals[self.peak_of[node]], self.peak_of[node])
             self._reduce(node, total)
+
+    def _add_scaled(self, total: str, top: str, peak: Node) -> None:
+        """Add exp(x - p) to sums for the peaks `top` so far; p is the larger of `top` and x."""
+        text = self.text
+        x = text.bind("v", self._masked(peak, 0))
+        power = text.bind("v", f"tl.where({x} == {LOWEST}, 0.0, tl.exp(-tl.abs({x} - {top})))")
+        text.line(f"{total} = tl.where({x} > {top}, {total} * {power} + 1.0, {total} + {power})")
+
+    def _scaled(self, total: str, top: str, peak: Node) -> str:
+        """Sums for lanes' own peaks as sums for the row's; a row of nothing but -inf has NaN."""
+        whole = self.body.values[peak][0]
+        scaled = f"{total} * tl.exp({top} - {whole})"
+        return self.text.bind("v", f"tl.where({top} > {LOWEST}, {scaled}, {whole} - {whole})")
 
     def _needed(self, wanted: list[Node]) -> list[Node]:
         """Full members that some values are computed from, in order."""

@@ -140,11 +140,13 @@ class KernelText:
             last = number == len(axes) - 1
             place = row
             if not last:
-                extent = self.parameter("i32", size)
-                place = f"{row} % {extent}"
+                extent = self.parameter("step", size)
+                place = f"({row} % {extent})"
                 row = self.bind("r", f"{row} // {extent}")
-            if stride:
-                terms.append(f"({place}) * {self.parameter('step', stride)}")
+            if stride:  # rows that lie one after the other are read so
+                terms.append(
+                    place if stride == 1 else f"{place} * {self.parameter('step', stride)}"
+                )
         return " + ".join(terms)
 
 

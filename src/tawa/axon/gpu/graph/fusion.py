@@ -82,6 +82,7 @@ class Fusion:
                 group = self.group_of[node] = self.group_of[node.inputs[0]]
                 group.members[node] = None
         self._side_by_side()
+        self._rows_side_by_side()
         ordered = self._ordered()
         self._find_outputs()
         return ordered
@@ -194,7 +195,9 @@ class Fusion:
         """Two groups made one, if nothing forbids it."""
         kinds = {one.kind, other.kind}
         tiles = kinds & TILES
-        if one.space != other.space or "attention" in kinds or (tiles and "rows" in kinds):
+        if "attention" in kinds or (tiles and "rows" in kinds):
+            return None
+        if one.space != other.space and not _number_a_row(one, other):
             return None
         if kinds == {"convolution"} or len(tiles) > 1:
             return None
@@ -211,7 +214,7 @@ class Fusion:
             return None
         kind = next((k for k in (*TILES, "rows") if k in kinds), "points")
         members = sorted({**one.members, **other.members}, key=self._position.__getitem__)
-        merged = Group(kind, one.space, dict.fromkeys(members))
+        merged = Group(kind, max(one.space, other.space), dict.fromkeys(members))
         for member in members:
             self.group_of[member] = merged
         return merged
@@ -252,6 +255,29 @@ class Fusion:
                 first[key] = merged or group
             else:
                 first[key] = group
+
+    def _rows_side_by_side(self) -> None:
+        """Merge reductions of which one reads nothing of its size but what the other reads too."""
+        groups = {id(g): g for g in self.group_of.values() if g.kind == "rows"}
+        readers: dict[tuple[Space, Node], Group] = {}
+        for group in groups.values():
+            whole = self._whole_operands(group)
+            for key in [(group.space, node) for node in whole]:
+                other = readers.get(key)
+                if other is None or other is group:
+                    continue
+                theirs = self._whole_operands(other)
+                if whole <= theirs or theirs <= whole:
+                    group = self._merged(other, group, None) or group
+            readers.update(((group.space, node), group) for node in self._whole_operands(group))
+
+    def _whole_operands(self, group: Group) -> set[Node]:
+        """What a kernel reads from memory of the size of its rows and columns."""
+        size = group.space[0] * group.space[1]
+        return {
+            i for node in group.members for i in node.inputs
+            if i.size == size and self._near(i) is not group
+        }  # fmt: skip
 
     def _signature(self, group: Group) -> tuple[object, ...]:
         """Groups with the same one read the same and have the same rows and columns."""
@@ -308,6 +334,13 @@ class Fusion:
                     user,
                     user.op in ("map", "reduce") or (user.op == "take" and node is user.inputs[1]),
                 )
+
+
+def _number_a_row(one: Group, other: Group) -> bool:
+    """Whether, of two kernels, one computes a number for each row that the other reduces."""
+    few, rows = (one, other) if one.space < other.space else (other, one)
+    plain = all(node.op == "map" for node in few.members)
+    return (few.kind, rows.kind) == ("points", "rows") and plain and few.space == (rows.space[0], 1)
 
 
 def reader_of(node: Node) -> int | None:

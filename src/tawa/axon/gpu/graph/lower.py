@@ -17,6 +17,10 @@ from tawa.axon.gpu.graph.errors import NotForGpu
 from tawa.axon.gpu.graph.nodes import Node, Shape, Tape, contiguous, layout, reshaped_strides
 
 SUMS = ("+", ".+")
+
+FEW = 2**16
+"""Numbers that are read again sooner than that a kernel is started for them."""
+
 Users = dict[Node, list[Node]]
 
 
@@ -152,7 +156,7 @@ def _seen_in(operand: Node, shape: Shape, target: Shape, tape: Tape) -> Node | N
     Functions of vectors are computed anew.
     """
     if operand.op == "map" and operand.shape == shape and operand.function != "iota":
-        if any(i.op != "map" and i.base.size == operand.size for i in operand.inputs):
+        if any(i.op != "map" and _is_much(i.base, operand.size) for i in operand.inputs):
             return None
         inputs = [_seen_in(i, shape, target, tape) for i in operand.inputs]
         if not inputs or None in inputs:
@@ -165,6 +169,11 @@ def _seen_in(operand: Node, shape: Shape, target: Shape, tape: Tape) -> Node | N
     strides, offset = layout(tape.broadcast(operand, shape))
     steps = reshaped_strides(shape, strides, target)
     return None if steps is None else tape.view(operand, target, steps, offset)
+
+
+def _is_much(base: Node, size: int) -> bool:
+    """Whether reading numbers once more, as many as a function has, is not worth fewer kernels."""
+    return base.size == size and (base.op not in ("input", "constant") or size > FEW)
 
 
 # Sums of products.
