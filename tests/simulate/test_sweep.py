@@ -81,7 +81,8 @@ def test_the_command_line(
     if not every:  # the search within its bound is all that is left
         monkeypatch.setattr("tawa.simulate.prove", lambda *_: Proof(False, "not tried", 0, 0.0))
     options = ["ping_pong=None", "persistent=True", "num_stages=2", "mma_depth=1", "consumers=2",
-               "cluster=1", "specialize=None", "num_warps=4"]  # fmt: skip
+               "cluster=1", "specialize=None", "num_warps=4", "deal=1", "ctas_per_sm=1",
+               "load_together=False", "bulk_copies=True", "stream_stores=False"]  # fmt: skip
     where = f"{ROOT}/examples/gemm_bias.py:gemm_bias"
     assert check_combinations(where, options, every=False, limits=Limits(bound)) == status
     out = capsys.readouterr().out

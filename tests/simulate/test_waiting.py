@@ -15,6 +15,7 @@ from simulation import recording
 
 from tawa.base.errors import TawaError
 from tawa.cli.check import check_example
+from tawa.simulate import prove
 from tawa.simulate.ptx.cta import ORDERS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "waiting.py"
@@ -23,6 +24,12 @@ sys.path.insert(0, str(EXAMPLE.parent))
 import waiting  # noqa: E402
 
 KERNELS = ["scan", "locked_sum", "stream_k"]
+
+
+@pytest.fixture(autouse=True)
+def few_seconds_for_every_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is looked at here is one launch: a proof of all may be given up."""
+    monkeypatch.setattr("tawa.simulate.prove", lambda module: prove(module, seconds=1.0))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -9,6 +9,7 @@ followed from each state once. If that ends and nothing was wrong, no launch can
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
@@ -54,6 +55,8 @@ from tawa.simulate.prove.wheels import Wheels
 STATES = 20_000
 """States after which a proof gives up."""
 SECONDS = 60.0
+LOOK_AT_CLOCK = 16
+"""States between two looks at the clock, which may take longer than a state."""
 STEPS = 200_000
 """Steps of one actor between two decisions after which a proof gives up."""
 
@@ -157,8 +160,10 @@ class _Proving:
     def run(self) -> None:
         """Follow every path; raises for whatever is wrong, or not covered."""
         self._after(self.cluster.actors[0].path)
-        while self.todo:
-            if time.process_time() > self.deadline:
+        for number in itertools.count():
+            if not self.todo:
+                return
+            if number % LOOK_AT_CLOCK == 0 and time.process_time() > self.deadline:
                 raise NotProvable("the time allowed for the proof is over")
             if len(self.seen) > STATES:
                 raise NotProvable(f"there are more than {STATES} states")

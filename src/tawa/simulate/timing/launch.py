@@ -184,7 +184,7 @@ class Launch:
                 block = self.block(number)
                 at = self.values, block[0] % self.cluster, block, self.grid
                 lists += [boxes(*at, MOST // together) for boxes in listed]
-        return misses(lists, self.loaded, read, replaced, self.target.timing.drift)
+        return misses(lists, self.loaded, read, replaced)
 
     def _moved(self, x: int) -> Amounts:
         """What CTA `x` loads and stores by copies."""

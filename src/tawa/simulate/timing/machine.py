@@ -188,14 +188,12 @@ class Machine:
         now = max(now, self.updated[place])
         beside = bool(self.cores[place].streams)
         capacity = self.timing.capacity_beside_tensor if beside else self.timing.capacity
-        most = [
-            have / max(sum(p.wants[i] * p.actor.share for p in pieces), self.timing.slight)
-            for i, have in enumerate(capacity)
-        ]
+        wanted = [sum(p.wants[i] * p.actor.share for p in pieces) for i in range(len(capacity))]
+        most = [have / want if want else 1.0 for have, want in zip(capacity, wanted, strict=True)]
         for piece in pieces:
             speed = 1.0
             for i, want in enumerate(piece.wants):
-                if want > self.timing.slight:
+                if want:
                     speed = min(speed, most[i] * piece.actor.share)
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 
-from tawa.machine.chips import DEFAULT
 from tawa.simulate.timing.code import Box
 
 MOST = 80_000
@@ -36,12 +35,11 @@ def misses(
     loaded: float,
     read: float,
     replaced: float,
-    drift: float = DEFAULT.timing.drift,
 ) -> Misses:
     """Of loads side by side, and of those that follow.
 
     `loaded` are the bytes of all loads, `read` those of the arrays, and `replaced` what is written
-    back for them. `drift` is the part of the loads so far by which multiprocessors are apart.
+    back for them. Multiprocessors load in step.
     """
     seen: set[Box] = set()
     fresh: list[float] = []
@@ -57,16 +55,4 @@ def misses(
         fresh.append(first / size)
         moved.append((first + back) / size)
     left = max(0.0, read - touched) + max(0.0, replaced - written)
-    return Misses(_spread(fresh, drift), _spread(moved, drift), left / max(1.0, loaded - looked))
-
-
-def _spread(parts: Sequence[float], drift: float) -> tuple[float, ...]:
-    """Means over as many loads before and after each as multiprocessors are apart by then."""
-    sums = [0.0, *accumulate(parts)]
-    found: list[float] = []
-    for place in range(len(parts)):
-        reach = round(drift * place)
-        first, last = max(0, place - reach), min(len(parts), place + reach + 1)
-        found.append((sums[last] - sums[first]) / (last - first))
-    factor = sums[-1] / max(1e-9, sum(found))
-    return tuple(factor * part for part in found)
+    return Misses(tuple(fresh), tuple(moved), left / max(1.0, loaded - looked))
