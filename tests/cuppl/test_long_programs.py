@@ -8,6 +8,7 @@ import pytest
 from tawa import cuppl
 from tawa.cuppl.cpu.executable import native_modules
 from tawa.cuppl.lowering.pipeline import lower
+from tawa.cuppl.typing.errors import InputMismatch
 from tawa.cuppl.typing.failures import InvalidParameter
 
 LETS = 80
@@ -23,7 +24,7 @@ def scaled(bad: int) -> str:
 @pytest.mark.parametrize("bad", [0, 31, 32, 79])
 def test_failures_that_share_their_code_say_where_they_are(bad: int) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        cuppl.model(scaled(bad)).importance(1)
+        cuppl.model(scaled(bad)).importance(4)
     assert caught.value.span is not None
     assert caught.value.span.line == bad + 3
 
@@ -37,7 +38,7 @@ def test_parameters_that_are_written_down_are_checked_once() -> None:
     assert "valid_location" not in text_of("def main () = sample (normal (-1) 2.5)")
     assert "valid_location" in text_of("def main () = sample (normal (sample (normal 0 1)) 2.5)")
     with pytest.raises(InvalidParameter):
-        cuppl.model("def main () = sample (normal 0 0)").importance(1)
+        cuppl.model("def main () = sample (normal 0 0)").importance(4)
 
 
 def test_a_thousand_lets_have_the_draws_of_a_loop() -> None:
@@ -54,6 +55,16 @@ def test_an_array_without_dimensions_is_a_number() -> None:
     model = cuppl.model("input s : float input n : int def main () = s + float n")
     given = {"s": np.array(1.5), "n": np.array(2)}
     assert model.importance(4, data=given).values[0] == 3.5
+
+
+def test_masked_values_are_refused() -> None:
+    model = cuppl.model("input v : vector[float] def main () = sum v")
+    mask = np.ma.masked_array([1.0, 2.0], [False, True])
+    for given in (mask, list(mask)):
+        with pytest.raises(InputMismatch, match="1 of .* masked"):
+            model.importance(4, data={"v": given})
+    whole = np.ma.masked_array([1.0, 2.0], [False, False])
+    assert model.importance(4, data={"v": whole}).values[0] == 3.0
 
 
 MANY = 70

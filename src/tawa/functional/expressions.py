@@ -242,14 +242,13 @@ class ExpressionInference:
     def _project(self, expression: s.Project) -> Term:
         written = self.infer(expression.subject)
         subject = self.solver.prune(written)
+        if isinstance(subject, Variable):
+            return self.item_of_unknown(expression, subject)
         if not (isinstance(subject, Con) and subject.name == "tuple"):
-            known = isinstance(subject, Con)
             raise NotATuple(
-                "this is no tuple" if known else "the tuple's type isn't known here",
-                span=expression.subject.span,
+                "this is no tuple", span=expression.subject.span,
                 found=self.printer().type(self.solver.resolve(subject)),
-                hint=f"an element is `v.[{expression.index}]`" if known
-                else "take it apart with `let (a, b) = ...`, or annotate it",
+                hint=f"an element is `v.[{expression.index}]`",
             )  # fmt: skip
         if expression.index >= len(subject.arguments):
             raise NotATuple(
@@ -260,6 +259,14 @@ class ExpressionInference:
         items = [self.solver.fresh() for _ in subject.arguments]
         self.agree(product(*items), written, expression.subject.span, "tuple")
         return items[expression.index]
+
+    def item_of_unknown(self, expression: s.Project, subject: Variable) -> Term:
+        """The type of an item of what may be anything so far. Raises NotATuple."""
+        raise NotATuple(
+            "the tuple's type isn't known here", span=expression.subject.span,
+            found=self.printer().type(subject),
+            hint="take it apart with `let (a, b) = ...`, or annotate it",
+        )  # fmt: skip
 
     def _function(
         self, parameters: Sequence[s.Pattern], result: s.TypeSyntax | None, body: s.Expression

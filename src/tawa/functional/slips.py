@@ -92,6 +92,7 @@ SLIPS = (
     Slip(r"(\A|\n)", r"[a-z_]\w*", "a definition begins with `def`: `def name x = value`"),
     Slip(r"", r"\^", "the power is `**`"),
     Slip(r"", r"\?", "a choice is written `if condition then one else other`"),
+    Slip(r"[-+*/%<>&|@]\s*", r"fn\b", "put a function in parentheses: `(fn x -> value)`"),
     Slip(r",\s*", r"\)", "leave out the last comma"),
     Slip(
         r"(==|!=|<|>|<=|>=)[^\n]*", r"(==|!=|<=|>=|<|>)",

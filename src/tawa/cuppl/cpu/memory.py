@@ -98,6 +98,8 @@ class _Encoder:
     def encode(self, type_: Term, value: Any) -> list[Word]:
         """The words of a value."""
         assert isinstance(type_, Con)
+        if isinstance(cast("object", value), np.ma.MaskedArray):
+            self.refuse_masked(value)
         if type_.name in ("int", "float", "bool", "string"):
             return [(self.scalar(type_, value), False)]
         if type_.name == "tuple":
@@ -109,6 +111,16 @@ class _Encoder:
         if type_.name in self.layouts.datatypes:
             return [self.data(type_, value)]
         raise self.error(type_, value)
+
+    def refuse_masked(self, value: Any) -> None:
+        """Raise InputMismatch where an array's values are covered: no program sees that."""
+        covered = int(value.size - value.count())
+        if covered:
+            raise InputMismatch(
+                f"input `{self.name}` has masked values", expected="an array without a mask",
+                found=f"{covered} of {value.size} values are masked",
+                hint="give the others alone (`a.compressed()`), or `vector[Option[float]]`",
+            )  # fmt: skip
 
     def scalar(self, type_: Con, value: Any) -> int:
         value = _plain(value)

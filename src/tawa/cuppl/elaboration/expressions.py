@@ -10,6 +10,7 @@ from tawa.cuppl.elaboration.patterns import bind, test
 from tawa.cuppl.elaboration.values import Closure, Code, Dyn, TupleValue, Value
 from tawa.cuppl.typing.failures import INDEX
 from tawa.functional import syntax as s
+from tawa.functional.errors import NotATuple
 from tawa.functional.terms import Con, Term
 
 if TYPE_CHECKING:
@@ -206,7 +207,13 @@ def _constant_items(node: s.Vector) -> list[object] | None:
 
 
 def _project(e: Elaborator, node: s.Project, env: Env) -> Value:
-    return e.items(e.expression(node.subject, env), e.type_of(node.subject))[node.index]
+    type_ = e.type_of(node.subject)
+    if type_.name != "tuple" or node.index >= len(type_.arguments):
+        raise NotATuple(
+            "nothing says what tuple this is", span=node.subject.span,
+            hint="take it apart with `let (a, b) = ...`, or annotate it",
+        )  # fmt: skip
+    return e.items(e.expression(node.subject, env), type_)[node.index]
 
 
 def _index(e: Elaborator, node: s.Index, env: Env) -> Value:

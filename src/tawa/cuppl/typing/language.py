@@ -12,6 +12,7 @@ from lark.tree import Meta
 from tawa.base.import_closure import source_digest
 from tawa.base.object_text import classes_of
 from tawa.base.source import Span
+from tawa.cuppl.typing.items import Item, ItemPrinter
 from tawa.cuppl.typing.prelude import HIDDEN, MEMO_TABLE, MEMO_WITH, PRELUDE
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder
@@ -30,7 +31,7 @@ __all__ = ["Cuppl", "Input", "checked_program", "cuppl_language", "is_worth_keep
 LIBRARY = Path(__file__).with_name("library.ppl")
 KEPT = (
     "tawa.base.source", "tawa.functional.syntax", "tawa.functional.terms",
-    "tawa.functional.language", __name__,
+    "tawa.functional.language", "tawa.cuppl.typing.items", __name__,
 )  # fmt: skip
 """Modules that define the classes of trees, types and checked programs."""
 LONGEST_KEPT = 1 << 17
@@ -196,6 +197,8 @@ class NumberSolver(Solver):
 
     def attempt(self, constraint: Constraint) -> bool:
         """Decide a class; a vector that a matrix is multiplied with has floats."""
+        if isinstance(constraint, Item):
+            return self._item(constraint)
         if not isinstance(constraint, Among):
             return super().attempt(constraint)
         term = self.prune(constraint.term)
@@ -207,6 +210,17 @@ class NumberSolver(Solver):
         if constraint.label == "column" and isinstance(term, Con) and term.name == "vector":
             self.equate(term.arguments[0], Con("float"), constraint.origin)
         return decided
+
+    def _item(self, item: Item) -> bool:
+        """The type of an item, once that of the tuple is known. Raises Violation."""
+        subject = self.prune(item.subject)
+        if not isinstance(subject, Con):
+            return False
+        fault = item.fault(subject)
+        if fault is not None:
+            raise Violation(item, fault)
+        self.equate(item.result, subject.arguments[item.index], item.origin)
+        return True
 
     def _refuse_both(self, variable: Variable, constraint: Among) -> None:
         """Raise Violation where something has to be of two classes that have no type in common."""
@@ -221,6 +235,7 @@ class NumberSolver(Solver):
 class ProbabilisticInference(Inference):
     """Inference with `num` literals and the types of distributions and prompts."""
 
+    printer = ItemPrinter
     foreign = FOREIGN
     _own_mem = False
     """Whether the module has a `mem` of its own."""
@@ -289,6 +304,14 @@ class ProbabilisticInference(Inference):
         wanted, found = (self.solver.resolve(t) for t in clash.whole)
         error.hint = _advice(wanted, found)
         return error
+
+    def item_of_unknown(self, expression: s.Project, subject: Variable) -> Term:
+        """The type of an item of a parameter: callers say what tuple it is."""
+        result = self.solver.fresh()
+        origin = Origin(expression.subject.span, f"`.{expression.index}`")
+        with self.explained():
+            self.solver.require(Item(subject, expression.index, result, origin))
+        return result
 
     def _number(self, term: Term, origin: Origin) -> None:
         with self.explained():
