@@ -319,12 +319,17 @@ class Plan:
     m: int
     n: int
     turned: bool
+    columns: int = 0
+    """Columns of all tiles, if they are more than heads have."""
     options: tuple[tuple[str, Any], ...] = ()
 
 
 def plan_of(columns: dict[str, int]) -> Plan:
     """How gradients of heads of such dimensions are cut into blocks."""
-    return Plan(64, 128, True) if max(columns.values()) > 64 else Plan(128, 128, False)
+    most = max(columns.values())
+    if most > WIDE:
+        return Plan(64, 64, False, 256)  # two warp groups share the columns
+    return Plan(64, 128, True, 128) if most > 64 else Plan(128, 128, False)
 
 
 @dataclass(frozen=True)
@@ -337,9 +342,8 @@ class _Work:
 
     def run(self, *, deterministic: bool) -> None:
         """Launch the kernels."""
-        wide = max(self._columns().values()) > WIDE
-        if deterministic or wide:
-            self._in_order(wide=wide)
+        if deterministic:
+            self._in_order(wide=max(self._columns().values()) > WIDE)
         else:
             self._as_they_come()
 
@@ -353,8 +357,8 @@ class _Work:
         columns, problem = self._columns(), self.problem
         plan = plan_of(columns)
         m, n, turned = plan.m, plan.n, plan.turned
-        if turned:
-            columns["D"] = 128  # rows of a product
+        if plan.columns:
+            columns = dict.fromkeys(columns, plan.columns)
         shape = (columns["D"], self._rows) if turned else (self._rows, columns["D"])
         sums = make_float32(self.arrays["q"], (problem.batch, problem.heads, *shape))
         rows = self._prepare(columns, sums)

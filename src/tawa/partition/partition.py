@@ -8,13 +8,14 @@ duplicated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
 from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, MOST
@@ -238,12 +239,6 @@ def _products(kernel: func.FuncOp) -> list[Dot]:
     """The products that warp groups compute: others are done by warps, however many there are."""
     found = [op for op in kernel.walk() if isinstance(op, Dot)]
     return [op for op in found if shape_of(op.result.type)[-2] % 64 == 0]
-
-
-def _is_loaded(value: SSAValue) -> bool:
-    """Whether an operand comes from memory as it is, or transposed."""
-    op = value.owner
-    return _is_loaded(op.value) if isinstance(op, Trans) else isinstance(op, DescLoad | Load)
 
 
 def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
@@ -532,10 +527,10 @@ class Partition:
         if self.options.consumers is not None or self.options.ping_pong or not dots:
             return False
         rows, columns = zip(*(shape_of(d.result.type)[-2:] for d in dots), strict=True)
-        held = max(r * c for r, c in zip(rows, columns, strict=True)) // SM_90A.group_threads
-        loaded = all(_is_loaded(d.a) for d in dots)
-        even = {*rows} == {64} and all(c % 128 == 0 for c in columns)
-        return held > MOST - BESIDE_ACCUMULATORS and even and loaded
+        held = max(r * c for r, c in zip(rows, columns, strict=True))
+        held = max(held, *_carried(dots)) // SM_90A.group_threads
+        even = {*rows} == {64} and all(map(_has_halves, dots))
+        return held > MOST - BESIDE_ACCUMULATORS and even
 
     def _require_rows(self, dots: Sequence[Dot], groups: int) -> None:
         consumers = f"{groups} consumer warp group{'s' if groups > 1 else ''}"
@@ -549,3 +544,24 @@ class Partition:
                     found=f"{found} rows of {element_of(dot.result.type)}",
                     hint="change the block size or the option `consumers`",
                 )
+
+
+def _carried(dots: Sequence[Dot]) -> list[int]:
+    """Elements that each loop's products add up to, together."""
+    found: dict[Operation | Block | Region, int] = {}
+    for dot in dots:
+        if isinstance(dot.acc, BlockArgument) and dot.acc.owner is dot.parent:
+            size = math.prod(shape_of(dot.result.type))
+            found[dot.acc.owner] = found.get(dot.acc.owner, 0) + size
+    return [0, *found.values()]
+
+
+def _has_halves(dot: Dot) -> bool:
+    """Whether two warp groups can have half of a product's columns each.
+
+    Where K is not the contiguous dimension of the second operand, whole panels of 128 bytes.
+    """
+    columns = shape_of(dot.result.type)[-1]
+    if isinstance(dot.b.owner, Trans) and dot.b.owner.permutation == (1, 0):
+        return columns % 32 == 0
+    return columns % (2 * SM_90A.panel_columns) == 0

@@ -14,7 +14,7 @@ from itertools import combinations
 from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tawa.aref.analysis.products import from_products
+from tawa.aref.analysis.products import from_registers, group_of
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.dialect.ops import (
     AnyAbove,
@@ -338,6 +338,9 @@ def _companions(dot: Dot) -> set[Operation]:
 def _cost_of_dot(node: Node, dot: Dot, warps: int, target: Chip) -> None:
     groups = max(1, warps // target.group_warps)
     rows, columns = shape_of(dot.result.type)
+    group = group_of(dot)
+    if group is not None and group.split_columns is not None:
+        rows, columns = rows * groups, columns // groups
     inner = shape_of(dot.a.type)[-1]
     steps = inner * byte_size(element_of(dot.a.type)) // target.mma_k_bytes
     blocks = max(1, rows // groups // target.mma_m)
@@ -409,8 +412,8 @@ def stays_in_memory(value: SSAValue) -> bool:
 
 def _copied(dot: Dot) -> list[SSAValue]:
     """Operands that are copied to shared memory for the product."""
-    from_registers = not _is_view(dot.a) and from_products(dot.a)
-    return [v for v in (dot.a, dot.b) if not _is_view(v) and not (from_registers and v is dot.a)]
+    held = not _is_view(dot.a) and from_registers(dot.a)
+    return [v for v in (dot.a, dot.b) if not _is_view(v) and not (held and v is dot.a)]
 
 
 def _is_view(value: SSAValue) -> bool:

@@ -113,7 +113,21 @@ class Demand:
         depth = asked or most
         few = min(depth, self.few(self.free(own, reserve)))
         found = {r: self.own(r, own) for r in self.rings}
-        return found | dict.fromkeys(self.looped, depth) | dict.fromkeys(self.passing, few)
+        found |= dict.fromkeys(self.looped, depth) | dict.fromkeys(self.passing, few)
+        return found if asked else found | self._second_slots(depth, self.free(own, reserve))
+
+    def _second_slots(self, depth: int, free: int) -> dict[Create, int]:
+        """A slot more for the innermost loops' rings, in their order, as long as there is room.
+
+        Only where not all have two: a load of one of them then hides behind what the others feed.
+        """
+        found: dict[Create, int] = {}
+        left = free - depth * self.slot
+        for ring in self.looped if depth < PIPELINED and not self.passing else []:
+            if self.sizes[ring] <= left:
+                found[ring] = depth + 1
+                left -= self.sizes[ring]
+        return found
 
 
 @dataclass(frozen=True)

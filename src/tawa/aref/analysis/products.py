@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 from tawa.aref.analysis.windows import group_pitch
 from tawa.aref.dialect.ops import (
@@ -15,6 +15,7 @@ from tawa.aref.dialect.ops import (
     ViewSlice,
     ViewTrans,
     WarpDot,
+    WarpGroup,
 )
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.loops import passed_to, terminator
@@ -126,6 +127,23 @@ def from_products(value: SSAValue) -> bool:
             assert isinstance(v, BlockArgument)
             work += passed_to(v)
     return False
+
+
+def from_registers(value: SSAValue) -> bool:
+    """Whether a product takes a computed tile as its first operand where products left it.
+
+    Where warp groups share columns, each needs whole rows, of which it has a part.
+    """
+    group = group_of(value.owner)
+    return from_products(value) and (group is None or group.split_columns is None)
+
+
+def group_of(op: Operation | Block) -> WarpGroup | None:
+    """The warp group's region that an op or a block is in."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, WarpGroup):
+        parent = parent.parent_op()
+    return parent
 
 
 def needs_transpose(dot: Dot, index: int) -> bool:

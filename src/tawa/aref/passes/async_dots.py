@@ -17,7 +17,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.analysis.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
 from tawa.aref.analysis.layouts import operand_words, same_values
-from tawa.aref.analysis.products import from_products, is_view, is_window, needs_transpose, view_of
+from tawa.aref.analysis.products import from_registers, is_view, is_window, needs_transpose, view_of
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.analysis.staging import drop_unread, runs_down, staged, turned
 from tawa.aref.dialect.ops import (
@@ -119,7 +119,7 @@ class AsyncDots:
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
         block = dot.parent
         assert block is not None
-        computed = not is_view(dot.a) and from_products(dot.a)
+        computed = not is_view(dot.a) and from_registers(dot.a)
         narrow = byte_size(element_of(dot.a.type)) == 1
         b = self._view(dot, 1, interleaved=computed and narrow)
         b = b or self._stage(dot.b, dot, 0)
@@ -307,7 +307,7 @@ def _in_memory(dot: Dot) -> bool:
         value = dot.operands[i]
         if is_view(value) and needs_transpose(dot, i):
             return False
-        if i == 0 and not is_view(value) and from_products(value):
+        if i == 0 and not is_view(value) and from_registers(value):
             return False
     return True
 

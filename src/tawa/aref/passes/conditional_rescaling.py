@@ -23,8 +23,8 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import Float32Type, FloatAttr, ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
+from tawa.aref.analysis.products import from_products
 from tawa.aref.dialect.ops import Any, AnyAbove, WarpGroup
-from tawa.aref.passes.async_dots import from_products
 from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract

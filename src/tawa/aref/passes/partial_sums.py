@@ -16,8 +16,8 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from tawa.aref.analysis.products import from_products
 from tawa.aref.dialect.ops import LanePartials, WarpGroup
-from tawa.aref.passes.async_dots import from_products
 from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
