@@ -56,6 +56,7 @@ from tawa.kernels.conv_shapes import (
     require_rank,
 )
 from tawa.kernels.gemm import matmul
+from tawa.kernels.gemm_configurations import copying
 from tawa.kernels.gemm_operands import PIECE, address, is_dense, strides, transposed, type_name
 
 __all__ = [
@@ -244,14 +245,31 @@ def compute(
     _by_blocks(conv, (x, steps_of(x)), w, (out, own), finish, config)
 
 
-def reads_turned(conv: Convolution, w: Any) -> bool:
-    """Whether a convolution turned back can read filters `w` [.., K / groups] where they lie."""
+def reads_turned(conv: Convolution, back: Back, w: Any, config: Tiling | None = None) -> bool:
+    """Whether a convolution turned back reads filters `w` [.., K / groups] where they lie.
+
+    If it can, and a copy with channels and filters exchanged would not let it be faster.
+    """
     size, own = w.dtype.itemsize, conv.c // conv.groups
-    blocks = conv.groups == 1 or (
-        bool(ranked(conv, conv_taps.chip, size)) and own * size % PIECE == 0
-    )
-    whole = w.shape[-1] * size % PIECE == 0 and is_dense(w) and address(w) % PIECE == 0
-    return whole and blocks and not conv.depthwise and not few_channels(conv)
+    if conv.depthwise or few_channels(conv) or not is_dense(w) or address(w) % PIECE:
+        return False
+    if w.shape[-1] * size % PIECE or (conv.groups > 1 and own * size % PIECE):
+        return False
+    if config is not None:
+        return back.whole or not config.keeps
+    chip = conv_taps.chip
+    found = ranked(conv, chip, size)
+    best = next((t for t in found if _suits(t, back)), None)
+    if best is None:
+        return False
+    copied = copying([prod(w.shape) * size], chip)
+    times = (t.microseconds(conv, chip, size) for t in (best, found[0]))
+    return next(times) <= next(times) + copied
+
+
+def _suits(tiling: Tiling, back: Back | None) -> bool:
+    """Whether programs can read their filters where those lie."""
+    return back is None or (tiling.reads_turned and (back.whole or not tiling.keeps))
 
 
 def compute_turned(
@@ -348,7 +366,7 @@ def _by_blocks(
     if conv.k % unit or not describable(out):
         made = made_like(out, (conv.pictures, conv.p, conv.q, -(-conv.k // unit) * unit), None)
     found = ranked(conv, conv_taps.chip, x.dtype.itemsize, finish.bytes_of(out))
-    tiling = config or next(t for t in found if back is None or back.whole or not t.keeps)
+    tiling = config or next(t for t in found if _suits(t, back))
     launch(conv, tiling, (x, w, made, finish), steps, pitch, back)
     if made is not out:
         out[...] = made[..., : conv.k]

@@ -2,7 +2,9 @@
 
 A program multiplies the results' gradient by pixels, for some filters, some channels and one or
 more taps, over its share of the pixels. Times are those of products (`product_times`), whose K are
-the pixels; what tiles have beyond the last pixel, channel, filter or tap is multiplied too.
+the pixels; what tiles have beyond the last pixel, channel, filter or tap is multiplied too. Each
+tap of a window is a product of its own, which reads the gradient again. `APART` and `TAP` are
+fitted to 31 kernels of `benchmarks/results/conv-tiles.jsonl`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ STEP, EXTENTS = 64, (1, 2, 4, 8, 16, 32, 64)
 """Pixels that are multiplied at once, and extents that their tiles have."""
 MOST_WASTED = 1.25
 """Tiles of other shapes than the fewest, at most."""
+APART = 1.65
+"""What L2 could give of bytes that all programs read while it gives one of these."""
+TAP = 55
+"""Cycles that each product of a tap is waited for, beside those of its instructions."""
 SPREAD = 0.002
 """Part by which each picture of a tile lengthens all: its pixels are far apart in memory."""
 WINDOWS = (1, 4, 8), (1, 8, 8)
@@ -59,20 +65,24 @@ class Sharing:
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
         """The time that is expected; an element has `size` bytes."""
-        pixels, columns = prod(self.tile), self.channels * self.taps
+        pixels, sums = prod(self.tile), self.filters * self.channels * self.taps
         wide = self.tile[2] + (self.taps - 1) * conv.dilation[1]
-        loaded = (pixels * self.filters + pixels // self.tile[2] * wide * self.channels) * size
-        one = Iteration(self.filters, columns, pixels * size / LINE, loaded, loaded)
+        given, read = pixels * self.filters, pixels // self.tile[2] * wide * self.channels
+        rows = given * size / LINE + read * size / min(LINE, self.channels * size)
+        lines, loaded = pixels * size / LINE * self.taps, (given + read) * size
+        one = Iteration(
+            self.filters, self.channels, lines, APART * loaded, loaded, TAP * self.taps, rows
+        )  # fmt: skip
         programs, terms = self.blocks(conv) * self.shares, chip.products
         waves = -(-programs // chip.multiprocessors)
         count = -(-_tiles(conv, self.tile) // self.shares)
         main = count * one.cycles(min(programs, chip.multiprocessors), chip)
         main *= 1 + SPREAD * self.tile[0]
-        cycles = waves_cycles(main, terms.stored_each * self.filters * columns, waves, {}, chip)
+        cycles = waves_cycles(main, terms.stored_each * sums, waves, {}, chip)
         results = conv.pictures * conv.p * conv.q * conv.k
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c
         speed = chip.memory_gbs * 1e3
-        moved = loaded / (self.filters * columns * one.lines * LINE)
+        moved = loaded / (self.filters * self.channels * lines * LINE)
         parts = (2 * self.shares + 1) * 4 * conv.k * conv.taps * conv.c // conv.groups
         time = launch_us(cycles, moved, (results + image) * size / speed, chip)
         return time + terms.second_pass_us + parts / speed

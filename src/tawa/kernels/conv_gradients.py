@@ -185,8 +185,8 @@ def _turned_back(
         to = pictures_of(part)
         target = empty(part, (back.pictures, *part.shape[2:])) if to is None else to
         end = replace(finish, residual=others)
-        if reached and reads_turned(back, filters):
-            place = _place(filters.shape[1:4], turned)
+        place = _place(filters.shape[1:4], turned)
+        if reached and reads_turned(back, place, filters, config):
             compute_turned(back, place, given, filters_of(filters), target, end, config)
         else:
             own = exchanged(filters, (turned[0][0], turned[1][0], turned[2][0]), conv.groups)

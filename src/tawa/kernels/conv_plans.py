@@ -1,12 +1,12 @@
 """Which kernel computes a convolution, with which tiles: the one that is expected fastest.
 
 The time of a tile is that of the library's GEMM, by the same terms (`product_times`): an iteration
-multiplies one tap's channels. What differs is what it loads. All programs read the same filters,
-but only those of other filters read the same pixels, and L2 gives less of what fewer read, least of
-pixels that come to a multiprocessor for the first time. A box's row takes the copy engine a line's
-time, however short it is. The terms for this (`APART`, `TURN`, `SHARPNESS`, `LEAST_STORED`) are
-fitted to 38 kernels of `benchmarks/results/conv.jsonl`. What is left open (whether programs are
-persistent, say) is then chosen for each launch as for any kernel.
+multiplies one tap's channels. What differs is what it loads. All programs read the same filters
+at about the same time; of pixels L2 gives less, the less the further apart they lie. A box's row
+takes the copy engine a line's time, however short it is. The terms for this (`APART`, `TURN`,
+`SHARPNESS`, `LEAST_STORED`) are fitted to 108 kernels of `benchmarks/results/conv.jsonl` and
+`conv-tiles.jsonl`, so that choices are nearest to the fastest. What is left open (whether programs
+are persistent, say) is then chosen for each launch as for any kernel.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from tawa.machine.chips import SM_90A, Chip
 
 SHORT = 256
 """Sums of fewer products: the first loads of a tile are waited for, whatever is loaded ahead."""
-LEAST_STORED = 1300
+LEAST_STORED = 1000
 """Cycles of a tile's end, however small it is."""
-TURN = 760
+TURN = 500
 """Cycles in which no group multiplies when two take turns on tiles."""
-APART = 1.8
-"""What L2 could give of bytes that all read while it gives one that only one program reads."""
+APART, SPREAD, FAR = 1.5, 0.027, 31
+"""What L2 could give of filters while it gives a byte of a tile's pixels, which other programs do
+not read; by what part more for each further image of it, as they lie apart, up to so many."""
 SHARPNESS = 8.0
 """How nearly the longer of a kernel's own time and its memory's is both's time (a norm)."""
 NEARLY = 1.02
@@ -74,6 +75,14 @@ class Tiling:
         return self.images * self.rows * self.columns
 
     @property
+    def reads_turned(self) -> bool:
+        """Whether filters, read where they lie by the convolution turned back, come by whole lines.
+
+        Boxes of other widths have rows of 64 bytes, which take twice as long.
+        """
+        return self.filters % 64 == 0 or self.filters < 64
+
+    @property
     def keeps(self) -> bool:
         """Whether programs keep their filters."""
         return self.kernel == "resident"
@@ -113,10 +122,12 @@ class Tiling:
         count = planes(conv) if kept else -(-inner // self.channels)
         written = self._loaded(conv, self.kernel != "taps") * size / count
         filters = 0 if kept else self.filters * inner * size / count
-        apart = written - filters + self._reached(conv) * size / count
-        loaded = filters + APART * apart / (self.blocks(conv) / conv.groups) ** 0.5
+        apart = APART * (1 + SPREAD * min(self.images - 1, FAR)) * (written - filters)
         lines, rows = inner * size / LINE / count, written / min(self.channels * size, LINE)
-        return Iteration(self.pixels, self.filters, lines, loaded, written, rows_loaded=rows), count
+        one = Iteration(
+            self.pixels, self.filters, lines, filters + apart, written, rows_loaded=rows
+        )  # fmt: skip
+        return one, count
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int, result: int = 2) -> float:
         """The time that is expected; an element has `size` bytes, one of the result `result`."""
@@ -154,12 +165,6 @@ class Tiling:
     def channels_of(self, conv: Convolution) -> int:
         """Channels of a group, as blocks have them."""
         return -(-(conv.c // conv.groups) // self.channels) * self.channels
-
-    def _reached(self, conv: Convolution) -> int:
-        """Elements of pixels that a tile's taps read, each counted once."""
-        count = planes(conv) * conv.depth.taps * self.channels_of(conv)
-        once = self.images * prod(self.window(conv)) * count
-        return min(once, self.pixels * conv.taps * self.channels_of(conv))
 
     def _loaded(self, conv: Convolution, windows: bool, *, kept: bool | None = None) -> int:
         """Elements that a tile loads: filters, if they are not kept, and pixels."""
