@@ -17,7 +17,7 @@ from tawa.kernels.gemm import (
     matmul,
     reference,
 )
-from tawa.kernels.gemm_configurations import fastest, splits
+from tawa.kernels.gemm_configurations import HOPELESS, fastest, ranked, splits
 from tawa.runtime import sass
 
 
@@ -178,6 +178,21 @@ def test_any_size_has_a_configuration(m: int, n: int, k: int, size: int) -> None
     for config in splits(product):
         steps = -(-k // config.block_k)
         assert (config.split - 1) * -(-steps // config.split) < steps
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k"), [(1, 2048, 2048), (64, 4096, 4096), (512, 9216, 3072), (4096, 28672, 4096)]
+)
+def test_a_search_measures_the_best_of_each_kind_first(m: int, n: int, k: int) -> None:
+    product = Product(m, n, k)
+    found = ranked(product, 8)
+    times = [config.microseconds(product) for config in found]
+    assert fastest(product) == found[times.index(min(times))]
+    assert max(times) <= HOPELESS * min(times)
+    kinds = [(config.block_m, config.split > 1) for config in found]
+    first = kinds[: len(set(kinds))]
+    assert len(set(first)) == len(first)
+    assert times[: len(first)] == sorted(times[: len(first)])
 
 
 @given(st.integers(1, 9000), st.integers(1, 9000), st.integers(64, 9000))

@@ -280,6 +280,7 @@ class KernelSpec:
     - `apart`: pairs of arguments (names) whose memory may not overlap in a launch.
     - `same`: pairs of arguments that begin at one address in a launch.
     - `cooperative`: whether all CTAs of a launch have to run at the same time.
+    - `early`: whether a launch may begin before kernels before it end; it waits for them itself.
     """
 
     entry: str
@@ -294,6 +295,7 @@ class KernelSpec:
     apart: tuple[tuple[str, str], ...] = ()
     same: tuple[tuple[str, str], ...] = ()
     cooperative: bool = False
+    early: bool = False
 
     def __post_init__(self) -> None:
         if self.grid not in ("plain", "persistent"):

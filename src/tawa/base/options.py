@@ -128,6 +128,13 @@ class Options:
     For programs that wait for each other in any order; such a kernel is not made persistent.
     """
 
+    launch_pdl: bool = False
+    """The launch begins while kernels before it still run, and waits for them before it works.
+
+    For short kernels after others on a stream. What it waits for is over, and its writes are seen;
+    a kernel before it that calls `gdc_launch_dependents` lets it begin earlier.
+    """
+
     maxnreg: int | None = None
     """Registers that a thread may use at most, of a kernel that is then of one role."""
 
@@ -160,6 +167,7 @@ class Options:
         self._one_of("enable_reflect_ftz", (True, False))
         self._one_of("default_dot_input_precision", ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"))
         self._one_of("launch_cooperative_grid", (True, False))
+        self._one_of("launch_pdl", (True, False))
         self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)

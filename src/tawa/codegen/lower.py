@@ -45,13 +45,20 @@ from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import BulkWaitRead
 from tawa.hopper.dialect.structure import OneThread, PrefetchTensorMap, Role, SharedWarpGroup
-from tawa.hopper.dialect.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
+from tawa.hopper.dialect.sync import (
+    ClusterSync,
+    CtaSync,
+    FenceBarrierInit,
+    GridRelease,
+    GridWait,
+    MbarrierInit,
+)
 from tawa.hopper.dialect.types import TensorMapType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import MemoryLaidOut, Part, RegistersShared
-from tawa.ir.kernels import argument_names
+from tawa.ir.kernels import RELEASES, argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.scalars.cpp_names import entry_name
 from tawa.machine.chips import SM_90A
@@ -136,6 +143,10 @@ class LowerToHopper:
         if setup or maps:
             kernel.block.add_op(OneThread("cta", Region(first)))
             kernel.block.add_op(ClusterSync() if self.options.cluster > 1 else CtaSync())
+        if self.options.launch_pdl:
+            kernel.block.add_op(GridWait())
+        if RELEASES in source.attributes:
+            kernel.block.add_op(GridRelease())
         kernel.block.add_ops(roles)
         if self.options.cluster > 1:
             # No CTA may leave while the other may still write to it or arrive at its barriers.
@@ -166,6 +177,8 @@ class LowerToHopper:
         }
         if self.options.launch_cooperative_grid:
             spec["cooperative"] = True
+        if self.options.launch_pdl:
+            spec["early"] = True
         apart = [[user[i], user[j]] for i, j in pairs(kernel.source, APART)]
         if apart:
             spec["apart"] = apart

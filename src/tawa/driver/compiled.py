@@ -190,6 +190,7 @@ class Compiled:
             maxnreg=options.maxnreg,
             enable_fp_fusion=options.enable_fp_fusion,
             launch_cooperative_grid=options.launch_cooperative_grid,
+            launch_pdl=options.launch_pdl,
         )
 
     @property

@@ -47,7 +47,7 @@ from tawa.frontend.syntax.leaving import Returned
 from tawa.frontend.values.builder import Builder, Defaults, hint
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
-from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE
+from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE, RELEASES
 from tawa.language.dtypes import pointer_type
 
 MEANINGS = (
@@ -166,6 +166,8 @@ def _module(
         Region(block),
         arg_attrs=ArrayAttr(facts) if any(f.data for f in facts) else None,
     )
+    if compiler.b.releases:
+        func.attributes[RELEASES] = UnitAttr()
     set_span(func, compiler.span_of(function.source.tree))
     module = ModuleOp([func])
     if VERIFY.get():  # else the driver does, after the first level's passes

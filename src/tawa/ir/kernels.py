@@ -24,6 +24,9 @@ AT_LEAST = "tawa.at_least"
 MULTIPLE, CONTIGUOUS, CONSTANT = "tawa.multiple", "tawa.contiguous", "tawa.constant"
 """Attributes of an op: what its user promises of runs of its result, a number a dimension."""
 
+RELEASES = "tawa.releases"
+"""Attribute of a kernel that lets the next one on its stream begin before it ends."""
+
 POSITIVE = "tawa.positive"
 """Attribute of an f32 argument that every launch has seen to lie between 2^-64 and 2^64."""
 

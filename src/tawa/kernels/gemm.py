@@ -118,8 +118,9 @@ def matmul(
         more["alpha"] = float(alpha)
     if beta:
         more["beta"] = float(beta)
-    key = matrices(a), matrices(b), matrices(out), beta != 0, bias is not None and bias.shape
-    found = _plans.get(key) if config is None else None
+    added = bias is not None and bias.shape
+    key = matrices(a), matrices(b), matrices(out), config, beta != 0, added
+    found = _plans.get(key)
     if found is None:
         shape = _shape(a, b, out)
         if bias is not None and tuple(bias.shape) != shape[-1:]:
@@ -129,10 +130,9 @@ def matmul(
                 found="x".join(map(str, bias.shape)),
             )
         found = plan(*key[:3], config, Finish(adds=beta != 0))
-        if config is None:
-            if len(_plans) >= PLANS:
-                _plans.clear()
-            _plans[key] = found
+        if len(_plans) >= PLANS:
+            _plans.clear()
+        _plans[key] = found
     found(a, b, out, more)
     return out
 

@@ -89,6 +89,7 @@ def gemm(
     which = tl.program_id(2)
     first, last = 0, tl.cdiv(K, BLOCK_K)
     if SPLIT > 1:
+        tl.extra.cuda.gdc_launch_dependents()
         part = tl.cdiv(last, SPLIT)
         first = which % SPLIT * part
         last = min(first + part, last)

@@ -228,6 +228,7 @@ def _in_parts(of: Task) -> Plan:
         "SPLIT": of.chosen.split,
         "ROWS": ADDED_ROWS,
         "COLUMNS": ADDED_COLUMNS,
+        "launch_pdl": True,
     }
     constants |= of.finish.constants
 

@@ -42,8 +42,9 @@ from tawa.runtime.arrays import ELEMENT_BYTES, HOST
 from tawa.runtime.streams import current_stream, stream_address
 
 MAX_GRID = SM_90A.largest_grid
-COOPERATIVE, CLUSTER_DIMENSION = 2, 4
-"""`CU_LAUNCH_ATTRIBUTE_COOPERATIVE` and `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`."""
+COOPERATIVE, CLUSTER_DIMENSION, EARLY = 2, 4, 6
+"""Launch attributes of the driver: cooperative, cluster dimension, and programmatic stream
+serialization (`CU_LAUNCH_ATTRIBUTE_..`)."""
 
 
 class BadGrid(TawaError):
@@ -285,8 +286,9 @@ def _config(spec: KernelSpec) -> LaunchConfig:
     if spec.cluster != (1, 1, 1):
         cluster = (ctypes.c_uint * 3)(*spec.cluster)
         attributes.append(LaunchAttribute(id=CLUSTER_DIMENSION, cluster=cluster))
-    if spec.cooperative:
-        attributes.append(LaunchAttribute(id=COOPERATIVE, cluster=(ctypes.c_uint * 3)(1)))
+    for wanted, attribute in ((spec.cooperative, COOPERATIVE), (spec.early, EARLY)):
+        if wanted:
+            attributes.append(LaunchAttribute(id=attribute, cluster=(ctypes.c_uint * 3)(1)))
     if attributes:
         config.attributes = (LaunchAttribute * len(attributes))(*attributes)
         config.attribute_count = len(attributes)

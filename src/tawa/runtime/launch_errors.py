@@ -10,7 +10,7 @@ SHARED_OPTIONS = ("num_warps", "num_stages")
 """Options that are set too where a `tl.constexpr` parameter of their name is, as in Triton."""
 
 NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "launch_pdl": (True, False), "debug": (True, False), "sanitize_overflow": (False,),
+    "debug": (True, False), "sanitize_overflow": (False,),
     "arch": (None, "sm90"), "ir_override": (None,), "enable_reflect_ftz": (True,),
 }  # fmt: skip
 """Options of Triton that mean nothing here, and the values with which they may be given."""

@@ -104,7 +104,7 @@ def compile_for(kernel: Kernel, types: dict[str, str], meta: dict[str, Any]) -> 
 
 def options(meta: dict[str, Any]) -> dict[str, Any]:
     """The options of a launch among what Inductor knows of a compilation."""
-    names = "num_warps", "num_stages", "enable_fp_fusion", "launch_cooperative_grid"
+    names = "num_warps", "num_stages", "enable_fp_fusion", "launch_cooperative_grid", "launch_pdl"
     return {name: meta[name] for name in names if meta.get(name) is not None}
 
 

@@ -259,7 +259,7 @@ class JITFunction(Kernel, KernelInterface):
             name: getattr(options, name)
             for name in (
                 "num_warps", "num_stages", "num_ctas", "enable_fp_fusion",
-                "launch_cooperative_grid",
+                "launch_cooperative_grid", "launch_pdl",
             )
         }  # fmt: skip
         return {

@@ -182,10 +182,16 @@ def _number(value: SSAValue) -> int | None:
     return None
 
 
-@lowers(cuda.gdc_wait, cuda.gdc_launch_dependents)
-def dependent_launch(f: FunctionCompiler) -> None:
-    """Launches depend on nothing, so there is nothing to wait for."""
+@lowers(cuda.gdc_wait)
+def gdc_wait(f: FunctionCompiler) -> None:
+    """Nothing: a kernel whose launch begins early waits before it does anything else."""
     del f
+
+
+@lowers(cuda.gdc_launch_dependents)
+def gdc_launch_dependents(f: FunctionCompiler) -> None:
+    """The whole kernel lets the next one begin; that one waits for its end."""
+    f.b.releases = True
 
 
 @lowers(cuda.num_warps)

@@ -44,6 +44,8 @@ class Builder:
         """Kernel arguments, and what they are promised to reach."""
         self.divisors: dict[BlockArgument, int] = {}
         """Kernel arguments, and what is promised to divide them."""
+        self.releases = False
+        """Whether the kernel lets the next one on its stream begin before it ends."""
 
     @property
     def span(self) -> Span | None:

@@ -126,6 +126,8 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     ),
     "bulk_wait": "template <int pending> "
     + _asm("bulk_wait()", "cp.async.bulk.wait_group %0;", ' :: "n"(pending) : "memory"'),
+    "grid_wait": _asm("grid_wait()", "griddepcontrol.wait;", ' ::: "memory"'),
+    "grid_release": _asm("grid_release()", "griddepcontrol.launch_dependents;", ' ::: "memory"'),
     "fence_proxy_global": _asm(
         "fence_proxy_global()", "fence.proxy.async.global;", ' ::: "memory"'
     ),

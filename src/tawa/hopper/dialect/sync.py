@@ -118,6 +118,33 @@ class FenceProxyGlobal(_Plain):
 
 
 @irdl_op_definition
+class GridWait(_Plain):
+    """Wait until the kernels before this one on its stream are over, and see what they wrote.
+
+    Of a launch that begins before they end (`launch_pdl`); otherwise they are over.
+    """
+
+    name: ClassVar[str] = "hopper.grid_wait"
+    TEXT: ClassVar[str] = "grid_wait();"
+    traits = traits_def(Effects(reads(ORDER), writes(ORDER)))
+
+    def run(self, m: Actor) -> None:
+        """Nothing: the simulated device runs one kernel after the other."""
+
+
+@irdl_op_definition
+class GridRelease(_Plain):
+    """Let the next kernel on the stream begin, if it is one that waits by itself."""
+
+    name: ClassVar[str] = "hopper.grid_release"
+    TEXT: ClassVar[str] = "grid_release();"
+    traits = traits_def(Effects(writes(ORDER)))
+
+    def run(self, m: Actor) -> None:
+        """Nothing: the simulated device runs one kernel after the other."""
+
+
+@irdl_op_definition
 class CtaSync(_Plain):
     """All threads of the CTA meet."""
 
@@ -275,6 +302,7 @@ class NamedBarrierArrive(_Named):
 
 
 SYNC: Sequence[type[HopperOp]] = (
-    MbarrierInit, FenceBarrierInit, FenceProxyAsync, FenceProxyGlobal, CtaSync, ClusterSync,
-    MbarrierExpect, MbarrierWait, MbarrierArrive, NamedBarrierSync, NamedBarrierArrive,
+    MbarrierInit, FenceBarrierInit, FenceProxyAsync, FenceProxyGlobal, GridWait, GridRelease,
+    CtaSync, ClusterSync, MbarrierExpect, MbarrierWait, MbarrierArrive, NamedBarrierSync,
+    NamedBarrierArrive,
 )  # fmt: skip

@@ -34,9 +34,9 @@ def num_warps() -> Any:
 
 @builtin
 def gdc_wait() -> None:
-    """Wait for the launches that this one depends on; nothing to do without such launches."""
+    """Wait for the kernels before this one; a launch with `launch_pdl` begins with it."""
 
 
 @builtin
 def gdc_launch_dependents() -> None:
-    """Let dependent launches start; nothing to do without such launches."""
+    """Let the next kernel begin, if launched with `launch_pdl`; it waits for this one's end."""
