@@ -22,6 +22,7 @@ from tawa.hopper.dialect.fragment import Undefined
 from tawa.hopper.dialect.gather import SharedHistogram
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaWait
 from tawa.hopper.dialect.structure import OneThread, Role, SharedWarpGroup
+from tawa.hopper.dialect.sync import GridRelease, GridWait
 from tawa.hopper.dialect.text import c_type
 from tawa.hopper.dialect.trace import TRACE
 from tawa.hopper.dialect.types import FragType
@@ -42,6 +43,8 @@ LEFT_OUT = (
     Print,
     GlobalAtomic,
     MemoryFence,
+    GridWait,
+    GridRelease,
     SharedHistogram,
     *TRACE,
 )

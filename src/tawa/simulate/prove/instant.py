@@ -22,7 +22,9 @@ class Box(TensorMap):
         """Nothing: data is not computed."""
         return np.zeros(0, np.uint8)
 
-    def write(self, memory: Any, coordinates: Sequence[int], box: Array) -> None:
+    def write(
+        self, memory: Any, coordinates: Sequence[int], box: Array, reduce: str | None = None
+    ) -> None:
         """Nothing."""
 
     def shared_addresses(self, tile: int) -> Any:
