@@ -25,6 +25,7 @@ from conv_cases import NETWORKS, Case, cases
 from conv_launches import warmed
 
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
+from tawa.kernels.conv_depthwise import Runs, runs_tried
 from tawa.kernels.conv_gradient_plans import Sharing, sharings
 from tawa.kernels.conv_plans import Tiling, ranked
 from tawa.kernels.conv_shapes import Convolution
@@ -61,12 +62,17 @@ def possible(case: Case, what: str) -> bool:
     """Whether one kernel that reads blocks does the pass."""
     conv = sizes_of(case)
     alone = conv.stride == (1, 1) and not few_channels(conv)
-    return not conv.depthwise and (what != "dgrad" or alone)
+    if conv.depthwise:
+        return what == "forward"
+    return what != "dgrad" or alone
 
 
-def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sharing]:
+def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sharing | Runs]:
     """The best tiles of each kind by the model, the fastest first."""
     seen: set[Any] = set()
+    if conv.depthwise:
+        yield from runs_tried(conv)
+        return
     if what == "wgrad":
         ways = sorted(sharings(conv, chip), key=lambda way: way.microseconds(conv, chip, SIZE))
         for way in ways:
@@ -83,9 +89,14 @@ def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sh
             yield tiling
 
 
-def chosen(case: Case, what: str, count: int, chip: Chip) -> list[Tiling | Sharing]:
+def chosen(case: Case, what: str, count: int, chip: Chip) -> list[Tiling | Sharing | Runs]:
     """The first of them."""
     return list(islice(candidates(of(case, what), what, chip), count))
+
+
+def expected_us(tile: Tiling | Sharing | Runs, conv: Convolution, chip: Chip) -> float:
+    """What the model expects; there is none of depthwise layers."""
+    return math.nan if isinstance(tile, Runs) else tile.microseconds(conv, chip, SIZE)
 
 
 def measure(run: Any, case: Case, what: str, options: Any) -> None:
@@ -116,7 +127,7 @@ def measure(run: Any, case: Case, what: str, options: Any) -> None:
     print(f"{case.layer} N={case.x[0]} {what}: cudnn {times['cudnn'].median * 1e3:.1f}", flush=True)
     for name, timing in times.items():
         tile = tiles.get(name)
-        model = round(tile.microseconds(conv, chip, SIZE), 2) if tile else None
+        model = round(expected_us(tile, conv, chip), 2) if tile else None
         impl = "tawa" if tile else "cudnn"
         config = name if tile else None
         run.add(row, impl, timing, config=config, model_us=model, **run.sampler.readings(name))
@@ -134,14 +145,15 @@ def again() -> None:
         row = json.loads(line)
         if row["impl"] != "tawa" or "ms" not in row:
             continue
-        tile: Any = eval(row["config"], {"Tiling": Tiling, "Sharing": Sharing})
+        tile: Any = eval(row["config"], {"Tiling": Tiling, "Sharing": Sharing, "Runs": Runs})
         given = row["case"]
         case = _case(given)
         chip = chip_of(row["device"]) or H100
-        model = tile.microseconds(of(case, given["pass"]), chip, SIZE)
+        model = expected_us(tile, of(case, given["pass"]), chip)
         key = f"{given['layer']} {given['pass']} N={given['x'][0]} {row['device']}"
         groups.setdefault(key, []).append((row["ms"] * 1e3, model, row["config"]))
-        errors.append(math.log(model / row["ms"] / 1e3))
+        if not math.isnan(model):
+            errors.append(math.log(model / row["ms"] / 1e3))
     for key, found in groups.items():
         best = min(found)[0]
         taken = min(found, key=lambda f: f[1])[0]

@@ -35,7 +35,7 @@ from tawa.kernels.conv_arguments import (
     with_room,
 )
 from tawa.kernels.conv_copies import padded
-from tawa.kernels.conv_depthwise import conv_depthwise
+from tawa.kernels.conv_depthwise import Runs, conv_depthwise
 from tawa.kernels.conv_kernels import (
     conv_gathered,
     conv_resident,
@@ -78,7 +78,7 @@ def conv2d(
     x: Any,
     w: Any,
     out: Any = None,
-    config: Tiling | None = None,
+    config: Tiling | Runs | None = None,
     *,
     stride: Pair = 1,
     padding: Padding = 0,
@@ -110,7 +110,7 @@ def conv1d(
     x: Any,
     w: Any,
     out: Any = None,
-    config: Tiling | None = None,
+    config: Tiling | Runs | None = None,
     *,
     stride: Pair = 1,
     padding: Padding = 0,
@@ -143,7 +143,7 @@ def conv3d(
     x: Any,
     w: Any,
     out: Any = None,
-    config: Tiling | None = None,
+    config: Tiling | Runs | None = None,
     *,
     stride: Pair = 1,
     padding: Padding = 0,
@@ -183,7 +183,7 @@ def convolve(
     x: Any,
     w: Any,
     out: Any,
-    config: Tiling | None,
+    config: Tiling | Runs | None,
     steps: tuple[Pair, Padding, Pair, int],
     finish: Finish,
     dtype: str | None,
@@ -215,15 +215,18 @@ def convolve(
 
 
 def compute(
-    conv: Convolution, x: Any, w: Any, out: Any, finish: Finish, config: Tiling | None
+    conv: Convolution, x: Any, w: Any, out: Any, finish: Finish, config: Tiling | Runs | None
 ) -> None:
     """Launch what computes a convolution whose sizes are known to fit.
 
     `x` and `out` have pictures [.., H, W, C], one below the other, and `w` [K, T R, S, C / groups].
     """
     if conv.depthwise:
-        conv_depthwise(conv, x, w, out, finish)
+        way = config if isinstance(config, Runs) else None
+        conv_depthwise(conv, x, w, out, finish, way)
         return
+    if isinstance(config, Runs):
+        config = None
     if _is_product(conv, x, w, out):
         if finish.plain:
             flat = x.reshape(-1, conv.c), w.reshape(conv.k, conv.c), out.reshape(-1, conv.k)

@@ -12,6 +12,8 @@ once for all results of the row that read it, and a filter's taps once for all o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import tawa
@@ -28,6 +30,8 @@ RUNS = 16
 """Runs of neighbouring results that one program computes."""
 LENGTHS = 8, 7, 6, 5, 4, 3, 2, 1
 """Results of a run."""
+TRIED, MOST_BEYOND = (8, 7, 4, 2), 1.15
+"""Of them, those that are worth timing, and by how much they may reach beyond a row."""
 THREADS, REGISTERS = 128, 65536
 """Of a program, and of a multiprocessor."""
 OWN_REGISTERS = 84, 11
@@ -236,15 +240,40 @@ def instructions(conv: Convolution, run: int, taps: int) -> int:
     return rows * (8 * run * taps + 18 * columns + 17 * taps + 40) + 40 * run + 200
 
 
-def _tile(conv: Convolution, multiprocessors: int) -> tuple[int, int, int, int]:
-    """Runs, results of a run, channels, and taps of a row at a time.
+@dataclass(frozen=True)
+class Runs:
+    """What a program computes: so many runs of neighbouring results, of some channels.
 
-    Runs are as long as lets the programs fill the multiprocessors' last wave best.
+    And how many taps of a row at a time.
     """
+
+    runs: int
+    run: int
+    channels: int
+    taps: int
+
+
+def _taps(conv: Convolution) -> int:
+    """Taps of a row at a time."""
+    return -(-conv.s // -(-conv.s // MOST_TAPS))
+
+
+def runs_tried(conv: Convolution) -> Iterator[Runs]:
+    """What may be worth timing: runs that reach little beyond a row."""
+    wide = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
+    for channels in {min(32, wide), wide}:
+        for elements in (RUNS * CHANNELS // 2, RUNS * CHANNELS):
+            for run in TRIED:
+                if -(-conv.q // run) * run <= MOST_BEYOND * conv.q:
+                    yield Runs(elements // channels, run, channels, _taps(conv))
+
+
+def best_runs(conv: Convolution, multiprocessors: int) -> Runs:
+    """What is expected fastest: as long as lets programs fill the multiprocessors' last wave."""
     channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
     if 20 * (-(-conv.c // 32) * 32) < 19 * (-(-conv.c // channels) * channels):
         channels = 32  # the last of fewer blocks would have few channels
-    runs, taps = RUNS * CHANNELS // channels, -(-conv.s // -(-conv.s // MOST_TAPS))
+    runs, taps = RUNS * CHANNELS // channels, _taps(conv)
 
     def cost(run: int) -> int:
         count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
@@ -254,7 +283,8 @@ def _tile(conv: Convolution, multiprocessors: int) -> tuple[int, int, int, int]:
         turns = waves * beside + -(-rest // multiprocessors)
         return turns * instructions(conv, run, taps)
 
-    return runs, min((n for n in LENGTHS if n < 2 * conv.q), key=cost), channels, taps
+    run = min((n for n in LENGTHS if n < 2 * conv.q), key=cost)
+    return Runs(runs, run, channels, taps)
 
 
 def _numbers(conv: Convolution) -> tuple[int, ...]:
@@ -271,34 +301,37 @@ def _constants(conv: Convolution) -> tuple[Any, ...]:
 
 def weights_of_depthwise(conv: Convolution, x: Any, dy: Any, shares: int, parts: Any) -> None:
     """Launch `depthwise_weights` for pictures in any order of dimensions."""
-    runs, run, channels, taps = _tile(conv, depthwise.chip.multiprocessors)
-    rows = conv.depth.taps * conv.r * -(-conv.s // taps)
-    depthwise_weights[(tawa.cdiv(conv.c, channels) * rows, shares)](
-        x, dy, parts, *_numbers(conv), *strides(x), *strides(dy), shares, *_constants(conv), runs,
-        run, channels, taps,
+    way = best_runs(conv, depthwise.chip.multiprocessors)
+    rows = conv.depth.taps * conv.r * -(-conv.s // way.taps)
+    depthwise_weights[(tawa.cdiv(conv.c, way.channels) * rows, shares)](
+        x, dy, parts, *_numbers(conv), *strides(x), *strides(dy), shares, *_constants(conv),
+        way.runs, way.run, way.channels, way.taps,
     )  # fmt: skip
 
 
 def shares_of_depthwise(conv: Convolution, multiprocessors: int) -> int:
     """Shares of the runs of results: programs that fill a device a few times."""
-    runs, run, channels, taps = _tile(conv, multiprocessors)
-    blocks = tawa.cdiv(conv.c, channels) * conv.depth.taps * conv.r * -(-conv.s // taps)
-    turns = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
+    way = best_runs(conv, multiprocessors)
+    blocks = tawa.cdiv(conv.c, way.channels) * conv.depth.taps * conv.r
+    blocks *= -(-conv.s // way.taps)
+    turns = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, way.run), way.runs)
     return max(1, min(turns // 4, WAVES * multiprocessors // blocks))
 
 
-def conv_depthwise(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None:
+def conv_depthwise(
+    conv: Convolution, x: Any, w: Any, out: Any, finish: Finish, config: Runs | None = None
+) -> None:
     """Launch `depthwise` for pictures in any order of dimensions."""
     if not is_dense(w):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
-    runs, run, channels, taps = _tile(conv, depthwise.chip.multiprocessors)
-    count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
+    way = config or best_runs(conv, depthwise.chip.multiprocessors)
+    count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, way.run), way.runs)
     residual, steps = finish.residual, (0, 0, 0)
     if residual is not None:
         residual = residual if strides(residual)[3] == 1 else padded(residual, conv.k)
         steps = strides(residual)[:3]
-    depthwise[(tawa.cdiv(conv.c, channels) * count,)](
+    depthwise[(tawa.cdiv(conv.c, way.channels) * count,)](
         x, w, out, finish.scale, finish.bias, residual, *steps, conv.k, *_numbers(conv),
-        *strides(x), *strides(out)[:3], *_constants(conv), finish.activation, runs, run, channels,
-        taps,
+        *strides(x), *strides(out)[:3], *_constants(conv), finish.activation, way.runs, way.run,
+        way.channels, way.taps,
     )  # fmt: skip
