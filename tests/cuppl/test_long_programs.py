@@ -61,7 +61,7 @@ def test_masked_values_are_refused() -> None:
     model = cuppl.model("input v : vector[float] def main () = sum v")
     mask = np.ma.masked_array([1.0, 2.0], [False, True])
     for given in (mask, list(mask)):
-        with pytest.raises(InputMismatch, match="1 of .* masked"):
+        with pytest.raises(InputMismatch, match=r"1 of .* masked"):
             model.importance(4, data={"v": given})
     whole = np.ma.masked_array([1.0, 2.0], [False, False])
     assert model.importance(4, data={"v": whole}).values[0] == 3.0
