@@ -2,9 +2,10 @@
 
 import os
 import re
+import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -12,12 +13,18 @@ import pytest
 
 os.environ.setdefault("TAWA_VERIFY", "1")  # after every pass, in every process that tests start
 
+SLOW = Path(__file__).parent / "slow.txt"
+"""Tests that `make test` leaves out, one a line, with the processor seconds they took."""
+
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update", action="store_true", help="rewrite goldens and the outputs shown in documents"
+    )
+    parser.addoption(
+        "--processor-seconds", metavar="FILE", help="append each test's; see scripts/slow_tests.py"
     )
 
 
@@ -42,7 +49,40 @@ def hopper_gpu() -> bool:
     return ok(major) and major[1] == 9
 
 
+@cache
+def slow_tests() -> frozenset[str]:
+    """The names of `SLOW`: of tests, and of tests of one case."""
+    lines = SLOW.read_text().splitlines()
+    return frozenset(line.split(maxsplit=1)[1] for line in lines if line and line[0] != "#")
+
+
+def is_slow(name: str) -> bool:
+    """Whether a test, by its name with file and case, is left out of the quick set."""
+    return not slow_tests().isdisjoint((name, name.partition("[")[0]))
+
+
+def processor_seconds() -> float:
+    """Of this process and of those that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Note what a test takes, with what is set up for it."""
+    file, begin = item.config.getoption("--processor-seconds"), processor_seconds()
+    try:
+        return (yield)
+    finally:
+        if file:
+            with open(file, "a") as out:
+                out.write(f"{processor_seconds() - begin:.2f} {item.nodeid}\n")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if is_slow(item.nodeid):
+            item.add_marker("slow")
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not hopper_gpu():
         for item in marked:
