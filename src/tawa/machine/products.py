@@ -15,7 +15,7 @@ class Products:
     """Terms of the GEMM's model (`kernels/gemm_configurations.py`)."""
 
     second_pass_us: float = figure(
-        1.85, "measured", "`gemm-layers.jsonl`: 0.85 less than the 2.7 fitted to whole launches"
+        1.85, "measured", "gemm-layers.jsonl: 0.85 less than the 2.7 fitted to whole launches"
     )
     """Microseconds more where a second kernel, which begins early, adds the parts up."""
     copy_us: float = figure(2.5, "fitted", _SHAPES)
