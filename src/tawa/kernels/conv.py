@@ -400,7 +400,7 @@ def _add_shares(conv: Convolution, split: int, parts: Any, out: Any, finish: Fin
     grid = tawa.cdiv(conv.pictures * conv.p * conv.q, ADDED[0]), tawa.cdiv(conv.k, ADDED[1])
     finish_shares[grid](
         parts, out, *ends, conv.pictures, conv.p, conv.q, conv.k, parts.shape[3],
-        *steps_of(out)[:3], split, finish.activation, *ADDED,
+        *steps_of(out)[:3], split, finish.activation, *ADDED, launch_pdl=True,
     )  # fmt: skip
 
 

@@ -357,6 +357,7 @@ def conv_weights(
     `parts` is [SHARES, K, T, R, S, OWN]; `OURS` and `OWN` are the filters and the channels of a
     group, `..._PITCH` what there is of them from group to group.
     """
+    tl.extra.cuda.gdc_launch_dependents()
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     results = N if DEPTH is None else N * DO
     gradient = tl.make_tensor_descriptor(
@@ -413,6 +414,7 @@ def conv_weights_of_rows(
     TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
     """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once."""
+    tl.extra.cuda.gdc_launch_dependents()
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     results = N if DEPTH is None else N * DO
     gradient = tl.make_tensor_descriptor(
@@ -505,7 +507,18 @@ def _add(parts: Any, out: Any) -> None:
     """Add the shares up, in their order."""
     k, width = out.shape[0], prod(out.shape[1:])
     add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(k, ADDED_ROWS), 1)](
-        parts, out, k, width, width, 0, width, 1, parts.shape[0], ADDED_ROWS, ADDED_COLUMNS
+        parts,
+        out,
+        k,
+        width,
+        width,
+        0,
+        width,
+        1,
+        parts.shape[0],
+        ADDED_ROWS,
+        ADDED_COLUMNS,
+        launch_pdl=True,
     )
 
 

@@ -458,6 +458,8 @@ def conv_taps(
 
     With SPLIT > 1 `y` is [SPLIT, N, P, Q, KY], for the sums of each share.
     """
+    if SPLIT > 1:
+        tl.extra.cuda.gdc_launch_dependents()
     many = N if DEPTH is None else N * DO
     acc, n, row, column, k = sums_of_taps(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
