@@ -1,6 +1,7 @@
 """The CUDA text compiled as plain C++ and run on the CPU, one block after the other.
 
-The threads of a block take turns: each runs until the next `__syncthreads`, or its end.
+The threads of a block take turns: each runs until the next `__syncthreads`, or its end; those of
+the collector, which has none, run at the same time.
 This checks the generated text and the driver where there is no GPU; it says nothing about speed.
 """
 
@@ -25,19 +26,22 @@ SHIM = """
 #include <functional>
 #include <math.h>
 #include <string.h>
+#include <thread>
 #include <ucontext.h>
 #include <vector>
 #define DEVICE static
 #define OUTLINE static
 #define INLINE static inline
 #define INLINE_MEMBER inline
+#define DEVICE_MEMBER
 #define UNROLL
 #define KERNEL static
 #define SMALL_KERNEL static
 #define SHARED static
 #define TABLE static const
 struct Index { unsigned x; };
-static Index threadIdx, blockIdx, gridDim;
+static thread_local Index threadIdx, blockIdx;
+static Index gridDim;
 static ucontext_t caller, threads[BLOCK];
 static std::vector<char> stacks[BLOCK];
 static bool ended[BLOCK];
@@ -52,6 +56,10 @@ template <class T> T atomicAdd(T* p, T v) { return __atomic_fetch_add(p, v, __AT
 template <class T> T atomicOr(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
 template <class T> T atomicAnd(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }
 static inline void __threadfence() {}
+template <class T> T atomicCAS(T* p, T old, T v) {
+  __atomic_compare_exchange_n(p, &old, v, false, 5, 5);
+  return old;
+}
 template <class T> T atomicMax(T* p, T v) {
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (old < v && !__atomic_compare_exchange_n(p, &old, v, false, 5, 5)) {}
@@ -130,6 +138,19 @@ static void run_block() {
     }
   }
 }
+// All threads at the same time: for a kernel in which none waits for its block.
+static void run_at_once(std::function<void()> kernel, int blocks) {
+  gridDim.x = blocks;
+  std::vector<std::thread> all;
+  for (int b = 0; b < blocks; ++b)
+    for (unsigned t = 0; t < BLOCK; ++t)
+      all.emplace_back([=] {
+        threadIdx.x = t;
+        blockIdx.x = b;
+        kernel();
+      });
+  for (std::thread& one : all) one.join();
+}
 static void run(std::function<void()> kernel, int blocks) {
   gridDim.x = blocks;
   kernel_ = kernel;
@@ -142,6 +163,7 @@ static void run(std::function<void()> kernel, int blocks) {
 
 
 TWO_ARGUMENTS = ("advance",)
+AT_ONCE = ("move_heap",)
 
 
 class HostDevice:
@@ -164,9 +186,10 @@ class HostDevice:
         names += ["begin", "advance", "resample", "widen"] if lowered.machine else ["run_all"]
         for name in names:
             given = "c, a" if name in TWO_ARGUMENTS else "c"
+            how = "run_at_once" if name in AT_ONCE else "run"
             source += (
                 f'extern "C" void launch_{name}(int n, i64* c, i64 a) '
-                f"{{ run([=] {{ {name}({given}); }}, n); }}\n"
+                f"{{ {how}([=] {{ {name}({given}); }}, n); }}\n"
             )
         stem = hashlib.sha256(source.encode()).hexdigest()[:16]
         library = folder / f"{stem}.so"
@@ -177,7 +200,7 @@ class HostDevice:
             assert compiler is not None
             subprocess.run(
                 [compiler, "-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-w",
-                 "-shared", "-fPIC", str(text), "-o", str(library)],
+                 "-pthread", "-shared", "-fPIC", str(text), "-o", str(library)],
                 check=True,
             )  # fmt: skip
         self.library = ctypes.CDLL(str(library))

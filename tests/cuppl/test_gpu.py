@@ -166,6 +166,59 @@ def test_a_particle_keeps_its_weight_while_the_heap_is_collected(tmp_path: Path)
     compare(model, {}, device, 33)
 
 
+COLLECTED = {
+    "shared, small and large": (
+        "input y : vector[float]\n"
+        "def main () =\n"
+        "  let long = tabulate 40 (fn i -> sample (normal 0 1)) in\n"
+        "  let (v, w, l) = fold (fn (v, w, l) x -> let k = sample (normal x 1) in observe (normal k 0.3) x;\n"
+        "    (v ++ [k], map (fn u -> u + k) w, Cons (k, l))) ([0.5], long, Nil) y in\n"
+        "  (sum v, sum w, w.[39], list_fold (fn a x -> a + x) 0.0 l)",
+        {"y": [0.1 * k for k in range(12)]},
+    ),
+    "many references": (
+        f"data Many = Many({', '.join(['vector[float]'] * 66)})\n"
+        "def main () =\n"
+        "  let v = [sample (normal 0 1)] in\n"
+        f"  let m = Many ({', '.join(['v'] * 66)}) in\n"
+        "  iter (fn k -> observe (normal k 9) 1) (tabulate 20 float);\n"
+        f"  match m with Many ({', '.join(f'a{k}' for k in range(66))}) ->\n"
+        "    (a0.[0], a62.[0], a63.[0], a64.[0], a65.[0]) end",
+        {},
+    ),
+    "continuations": (
+        "def main () = let p = prompt () in reset p (fn () ->\n"
+        "  let v = [sample (normal 0 1), 2.0] in\n"
+        "  let x = shift p (fn k -> let a = k 1.0 in observe (normal a 1) 0.5; a + k 2.0) in\n"
+        "  let w = repeat 9 (fn () -> x) in observe (normal w.[8] 1) v.[0]; w.[0] + v.[1])",
+        {},
+    ),
+}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("name", list(COLLECTED))
+def test_threads_move_what_is_alive_at_the_same_time(name: str, tmp_path: Path) -> None:
+    source, data = COLLECTED[name]
+    model = cuppl.model(source)
+    device = HostDevice(model.gpu_code(True), tmp_path)
+    compare(model, data, device, 61)
+    assert "move_heap" in device.launched
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_results_are_moved_too(tmp_path: Path) -> None:
+    model = cuppl.model("def main () = (tabulate 50 (fn i -> sample (normal 0 1)), [flip 0.5])")
+    device = HostDevice(model.gpu_code(False), tmp_path)
+    found = run_on_gpu(
+        device, device.lowered, encode_inputs(model.elaborated, {}), 61, 5, 0.7, Limits()
+    )
+    assert "move_heap" in device.launched
+    words = found.heap.view(np.float64)
+    mine = [words[(a - found.heap_address) // 8 :][2:52] for a in found.run.results[0]]
+    assert np.array_equal(np.array(mine), model.importance(61, seed=5)[0])
+
+
 def test_frames_leave_out_what_is_passed_on() -> None:
     """The call of `tree` in its own left operand keeps `n` alone: `p` is in its register."""
     model = cuppl.model(

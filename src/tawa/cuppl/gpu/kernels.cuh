@@ -271,31 +271,3 @@ KERNEL void run_all(i64* control) {
   save_heap(ctx, control, thread);
 }
 #endif
-
-// One thread moves what is alive to a new heap. Rare: the heap doubles each time.
-KERNEL void move_heap(i64* control) {
-  if (threadIdx.x != 0) return;
-  Context ctx;
-  ctx.heap = control[TARGET];
-  i64 low = control[LOW], high = control[HIGH], objects = control[OBJECTS];
-#ifdef HAS_MACHINE
-  i64 n = control[PARTICLES], stack = control[STACKS + 1], base = control[BASE];
-  i64 header = control[HEADER], start = ctx.heap;
-  for (i64 p = 0; p < n; ++p) {
-    i64 first = row_at(control, base, 0)[p], used = first & TOP_MASK;
-    load_words(control, p, stack, first);
-    if (header > 2) {
-      i64& memo = int_at(stack + 2 * 8 * WARP);
-      memo = cuppl_forward(ctx, memo, low, high, objects);
-    }
-    cuppl_scan_frames(ctx, stack, WARP, header * WARP, used * WARP, low, high, objects,
-                      control[FRAMES]);
-    store_back(control, p, stack, used);
-  }
-  cuppl_scan_from(ctx, start, low, high, objects, control[FRAMES]);
-#else
-  cuppl_collect_results(ctx, control[STATE], control[ROWS], control[MASK], control[PARTICLES],
-                        low, high, objects);
-#endif
-  control[TARGET] = ctx.heap;
-}

@@ -32,7 +32,8 @@ enum {
   ARRIVED = 78,       // blocks that are done with a kernel
   PATIENCE = 79,      // particles that may need a full pool before the rest is left for later
   BARRIER = 80,       // blocks that have come to the barriers of a kernel
-  DECIDED = 81        // steps whose end has been decided
+  DECIDED = 81,       // steps whose end has been decided
+  LIVE = 82           // words that were copied to a fresh heap
 };
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };

@@ -35,7 +35,7 @@ LOGW, WEIGHTS, LAST, CHUNKS, REGIONS, SUPERS, KEEP, OBJECTS, FRAMES = range(40, 
 LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58)
 OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
 STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
-GRAB, SLOTS, SLOT_COUNT, PATIENCE = 75, 76, 77, 79
+GRAB, SLOTS, SLOT_COUNT, PATIENCE, LIVE = 75, 76, 77, 79, 82
 CONTROL_WORDS = 88
 POOL_FULL = 4
 SHALLOW, DEEP_LANES = 0, 1
@@ -43,6 +43,8 @@ BATCH = 16
 FREE_ROWS_BYTES = 1 << 28
 """Resampling may use so much for rows that are free: fewer mean more passes."""
 MOST_STACK_WORDS = 1 << 10
+MOVED_CHUNK = 128
+"""Words that a thread of the collector takes at once: CHUNK_WORDS in `collect.cuh`."""
 NO_LIMIT = 1 << 40
 
 
@@ -371,10 +373,10 @@ class GpuMemory:
         """A fresh heap with what is alive in the old one; twice the size if that is over half."""
         words = self.heap_words
         used = self.move_heap(words)
-        now = (int(self.control[k.STEP]), words, used)
-        if 2 * used > 8 * words or self.collections == now:
+        now = (int(self.control[k.STEP]), words, int(self.control[LIVE]))
+        if self.collections == now or 2 * used > 8 * words:
             self.check(16 * words, HEAP_FULL)
-            words *= 2
+            words = max(2 * words, used // 4)
             used = self.move_heap(words)
         self.collections = now
         self.new_heap(words, used)
@@ -382,13 +384,18 @@ class GpuMemory:
         self.device.write(self.owned["regions"][0], regions)
 
     def move_heap(self, words: int) -> int:
-        """Move what is alive to a heap of some words; how many bytes that is."""
-        c, old = self.control, self.heap
-        self.owned["old heap"] = self.owned.pop("heap")
-        new = self.own("heap", 8 * words)
-        c[LOW], c[HIGH], c[TARGET] = old, old + 8 * self.heap_words, new
+        """Move what is alive to a heap of some words; how many bytes that takes.
+
+        Copies leave some room between them unused (`collect.cuh`).
+        """
+        c, old, block = self.control, self.heap, self.device.block
+        _, size = self.owned["old heap"] = self.owned.pop("heap")
+        blocks = min(self.device.resident("move_heap"), -(-self.particles // (8 * block)))
+        room = 3 * self.heap_words // 2 + MOVED_CHUNK * blocks * block
+        new = self.own("heap", 8 * max(words, room))
+        c[LOW], c[HIGH], c[TARGET], c[LIVE] = old, old + size, new, 0
         self.device.write(self.address, c)
-        self.device.launch([("move_heap", 1, 0)], self.address)
+        self.device.launch([("move_heap", blocks, 0)], self.address)
         self.device.read(self.address, c)
         self.owned.pop("old heap")
         self.device.free(old)

@@ -12,6 +12,7 @@ from tawa.cuppl.gpu.turns import machine_text
 from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, MACHINE
 from tawa.cuppl.lowering.pipeline import Lowered
+from tawa.cuppl.natives.collect import CONTINUATION_LAYOUT
 from tawa.cuppl.translation.native import link, translate
 
 __all__ = ["BLOCK", "cuda_source"]
@@ -20,6 +21,7 @@ BLOCK = 256
 """Threads of a block: one particle each."""
 
 KERNELS = Path(__file__).with_name("kernels.cuh")
+COLLECT = Path(__file__).with_name("collect.cuh")
 PARTICLES = Path(__file__).with_name("particles.cuh")
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
@@ -27,6 +29,7 @@ _QUALIFIERS = """\
 #define OUTLINE static __device__ __noinline__
 #define INLINE static __device__ __forceinline__
 #define INLINE_MEMBER __device__ __forceinline__
+#define DEVICE_MEMBER __device__
 #define UNROLL _Pragma("unroll")
 #define KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 2)
 #define SMALL_KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 4)
@@ -80,11 +83,19 @@ def device_program(lowered: Lowered) -> Program:
     """The lowered program with what the kernels call."""
     program = Program(dict(lowered.program.functions))
     program.add(main_wrapper(lowered))
-    roots = ["exp", "log", "next_uniform", "offspring_before", "next_chunk"]
+    roots = [
+        "exp",
+        "log",
+        "next_uniform",
+        "offspring_before",
+        "next_chunk",
+        "object_words",
+        "marked",
+    ]
     if lowered.machine is None:
-        roots += ["run_once", "collect_results"]
+        roots += ["run_once"]
     else:
-        roots += ["restore_draw", "forward", "scan_frames", "scan_from", MACHINE]
+        roots += ["restore_draw", MACHINE]
     assert len(NATIVE_MODULES) > 0  # importing them has registered the natives
     for name in roots:
         if name not in program.functions:
@@ -104,7 +115,8 @@ def cuda_source(
     """CUDA C++ for a program. Other qualifiers make it plain C++, for tests without a GPU."""
     flag = "HAS_MACHINE" if lowered.machine else "HAS_MAIN"
     head = f"#define BLOCK {block}\n#define {flag} 1\n"
-    head += f"enum {{ FINAL_POINT = {FINAL_POINT}, ENTRY_POINT = {ENTRY_POINT} }};\n"
+    head += f"enum {{ FINAL_POINT = {FINAL_POINT}, ENTRY_POINT = {ENTRY_POINT}, "
+    head += f"CONTINUATION_LAYOUT = {CONTINUATION_LAYOUT} }};\n"
     program = device_program(lowered)
     whole = Program(dict(program.functions))
     program.functions.pop(MACHINE, None)
@@ -112,4 +124,4 @@ def cuda_source(
     if lowered.machine is not None:
         points, turns = machine_text(lowered.machine, whole)
         parts += [points, warps, turns]
-    return "\n".join((*parts, sums, KERNELS.read_text()))
+    return "\n".join((*parts, sums, KERNELS.read_text(), COLLECT.read_text()))
