@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from xdsl.dialects import scf
-from xdsl.dialects.builtin import UnitAttr
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.staging import memory_shared
@@ -21,7 +21,7 @@ from tawa.codegen.fragments import convert, copied, fragment, natural, rearrange
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, RowWindow, View
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.core import number
-from tawa.hopper.dialect.fragment import Relabel, Window, ZeroUnless
+from tawa.hopper.dialect.fragment import Relabel, Undefined, Window, ZeroUnless
 from tawa.hopper.dialect.matrix import (
     MatrixDesc,
     PackOperand,
@@ -35,6 +35,7 @@ from tawa.hopper.dialect.sync import FenceProxyAsync
 from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import FragType, RingType, TileType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.tile.dialect.ops import products_summed
 
 
 class ProductNotSupported(TawaError):
@@ -151,9 +152,12 @@ def _operand(
 
 def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     """Fence, one instruction for each 64 rows, 256 columns and 32 bytes of K, commit."""
-    target = g.kernel.target
     product = _product(g, op)
     value = fragment(g, op.accumulator, g.layouts.of[op.result])
+    most = products_summed(op.precision)
+    if most is not None:
+        _in_partial_sums(g, op, product, (value, most))
+        return
     carried = isinstance(op.accumulator, BlockArgument)
     if not carried:
         value = copied(g, value, op.accumulator)
@@ -162,13 +166,55 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     if not isinstance(product.a, Operand) and not isinstance(op.a.owner, aref.ViewRead):
         written.append(product.a)
     g.do(WgmmaFence(written))
+    value = _instructions(g, product, value, (0, product.inner), flag)
+    g.do(WgmmaCommit())
+    value.name_hint = op.result.name_hint
+    g.fragments[op.result] = value
+
+
+def _instructions(
+    g: GroupLowering,
+    product: Product,
+    value: SSAValue,
+    span: tuple[int, int],
+    flag: SSAValue | None,
+) -> SSAValue:
+    """The instructions for the elements of K from the first to before the second of `span`."""
+    target = g.kernel.target
     step = target.mma_k_bytes // byte_size(product.element)
-    for k in range(0, product.inner, step):
+    for k in range(*span, step):
         for row in range(0, product.rows, target.mma_m):
             for column, n in parts(product.columns, product.element, target.mma_max_n):
                 value = g.add(_instruction(product, value, (row, column, k), n, flag))
         flag = None
-    g.do(WgmmaCommit())
+    return value
+
+
+def _in_partial_sums(
+    g: GroupLowering, op: aref.DotIssue, product: Product, start: tuple[SSAValue, int]
+) -> None:
+    """Sums of a number of products, each started from zero and added when it is complete.
+
+    Nothing is left in flight, so whoever waits for the product has nothing to wait for.
+    """
+    value, most = start
+    if op.accumulate is not None:
+        value = copied(g, value, op.accumulator)
+        value = g.add(ZeroUnless(g.scalar(op.accumulate), value))
+    step = g.kernel.target.mma_k_bytes // byte_size(product.element)
+    length = -(-most // step) * step
+    from_registers = [] if isinstance(product.a, Operand) else [product.a]
+    assert isinstance(value.type, FragType)
+    fresh = g.add(arith.ConstantOp(IntegerAttr(0, i1)))
+    for k in range(0, product.inner, length):
+        part = g.add(Undefined(value.type))
+        g.do(WgmmaFence([part, *from_registers]))
+        end = min(k + length, product.inner)
+        part = _instructions(g, product, part, (k, end), fresh)
+        g.do(WgmmaCommit())
+        wait = WgmmaWait(0, [part])
+        g.do(wait)
+        value = g.map("addf", value, wait.results_[0])
     value.name_hint = op.result.name_hint
     g.fragments[op.result] = value
 

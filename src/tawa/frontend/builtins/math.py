@@ -197,7 +197,7 @@ def dot(
     _check_dot_shapes(f, left, right)
     _check_imprecise(f, left, right, max_num_imprecise_acc)
     if len(left.shape) > 3:
-        options = input_precision, allow_tf32, None, out_dtype  # the limit is checked
+        options = input_precision, allow_tf32, max_num_imprecise_acc, out_dtype
         return _dot_of_one_batch(f, left, right, acc, options)
     result = _dot_type(f, left, right, acc, dtype_argument(f, out_dtype))
     shape = (*left.shape[:-1], right.shape[-1])
@@ -214,8 +214,10 @@ def dot(
             found=total.describe(),
         )
     precision = _precision(f, input_precision, allow_tf32)
-    of_f32 = left.dtype == float32
-    op = ops.Dot(left.ssa, right.ssa, total.ssa, precision if of_f32 else None)
+    if left.dtype != float32:
+        limited = max_num_imprecise_acc and _is_fp8(f, left, right) and result == float32
+        precision = f"{ops.SUMS}{max_num_imprecise_acc}" if limited else None
+    op = ops.Dot(left.ssa, right.ssa, total.ssa, precision)
     return Tensor(f.b.add(op).result, result, shape)
 
 
@@ -257,9 +259,8 @@ def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
 
 
 def _check_imprecise(f: FunctionCompiler, left: Tensor, right: Tensor, most: Value) -> None:
-    """The tensor core keeps partial sums of fp8 itself; a limit must be one that a product has."""
-    types = numeric_type(f.b, left, "tl.dot"), numeric_type(f.b, right, "tl.dot")
-    if most is None or not all(t.is_fp8() for t in types) or most <= left.shape[-1]:
+    """A limit of what the tensor core sums of fp8 must be one that a product has."""
+    if most is None or not _is_fp8(f, left, right) or most <= left.shape[-1]:
         return
     raise fail(
         f.b,
@@ -269,6 +270,10 @@ def _check_imprecise(f: FunctionCompiler, left: Tensor, right: Tensor, most: Val
         found=str(most),
         hint="leave it out",
     )
+
+
+def _is_fp8(f: FunctionCompiler, *operands: Tensor) -> bool:
+    return all(numeric_type(f.b, operand, "tl.dot").is_fp8() for operand in operands)
 
 
 def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out: dtype) -> dtype:

@@ -27,13 +27,24 @@ from tawa.tile.dialect.value_ops import I32Attr, Tensor, TileOp, require, tensor
 REDUCTION_KINDS = arithmetic.REDUCTION_KINDS
 PRECISIONS = ("tf32", "tf32x3", "ieee")
 
+SUMS = "sums"
+"""The precision `sums64`, say: of fp8, the tensor core sums 64 products at most by itself."""
+
+
+def products_summed(precision: StringAttr | None) -> int | None:
+    """How many products of fp8 the tensor core may sum by itself; None if all of them."""
+    name = "" if precision is None else precision.data
+    count = name.removeprefix(SUMS)
+    return int(count) if count != name and count.isdecimal() and int(count) > 0 else None
+
 
 @irdl_op_definition
 class Dot(TileOp):
     """`acc + a @ b`, accumulated in f32 (f64, i32) or wider; rank 3 operands are batches.
 
     `precision` says what happens to f32 operands: `tf32` drops their low 13 bits, `tf32x3` and
-    `ieee` keep them.
+    `ieee` keep them. Of fp8, `sumsN` has sums of N products added in f32: within them, the tensor
+    core keeps fewer bits.
     """
 
     name = "tile.dot"
@@ -77,7 +88,10 @@ class Dot(TileOp):
         require(self.result.type == self.acc.type, "the result has the accumulator's type")
         precision = self.precision
         require(
-            precision is None or precision.data in PRECISIONS, f"precision is one of {PRECISIONS}"
+            precision is None
+            or precision.data in PRECISIONS
+            or products_summed(precision) is not None,
+            f"precision is one of {PRECISIONS}, or `{SUMS}` with a number",
         )
 
     def evaluate(self, a: Array, b: Array, acc: Array) -> Array:

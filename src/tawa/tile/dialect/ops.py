@@ -22,10 +22,12 @@ from tawa.tile.dialect.compute_ops import (
     COMPUTE_OPS,
     PRECISIONS,
     REDUCTION_KINDS,
+    SUMS,
     ArgReduce,
     Dot,
     Reduce,
     Scan,
+    products_summed,
 )
 from tawa.tile.dialect.indexed_ops import INDEXED_OPS, Gather, Histogram
 from tawa.tile.dialect.memory_ops import (
@@ -72,12 +74,13 @@ from tawa.tile.dialect.value_ops import (
 
 __all__ = [
     "ATOMIC_KINDS", "EVICTION_POLICIES", "LOAD_MODIFIERS", "MEMORY_ORDERS", "PRECISIONS",
-    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "TILE", "VIEW_LIKE", "Arange", "ArgReduce",
+    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "SUMS", "TILE", "VIEW_LIKE",
+    "Arange", "ArgReduce",
     "Asm", "AsmEffect", "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat",
     "DescBase", "DescLoad", "DescSize", "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather",
     "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce",
     "ReduceWith", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
-    "Trans", "Yield", "pointee", "tensor_type", "tile_context",
+    "Trans", "Yield", "pointee", "products_summed", "tensor_type", "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(
