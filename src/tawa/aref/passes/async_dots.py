@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
@@ -180,7 +181,7 @@ class AsyncDots:
         if not all(map(_in_place, dots)):
             # An operand in registers is made anew by the next iteration; one in a staging buffer
             # is if that has two.
-            depth = min(depth, int(all(map(_in_memory, dots))))
+            depth = min(depth, int(all(map(_in_memory, dots)) and self._fits_twice(block, dots)))
         first = {chain.dots[0] for chain in chains}
         started = Map("cmpi_ne", [block.args[0], loop.lb])
         started.result.name_hint = "accumulate"
@@ -212,6 +213,14 @@ class AsyncDots:
         gets = (op for op in block.ops if isinstance(op, GetEnter))
         size = sum(slot_bytes(get.ref) for get in gets)
         return int(2 * size <= self.options.machine.shared_bytes)
+
+    def _fits_twice(self, block: Block, dots: list[Dot]) -> bool:
+        """Whether shared memory holds two copies of all staged operands, beside the slots."""
+        operands = {v: None for d in dots for v in (d.a, d.b)}
+        staged = [v for v in operands if not is_view(v)]
+        copies = sum(prod(shape_of(v.type)) * byte_size(element_of(v.type)) for v in staged)
+        slots = sum(slot_bytes(get.ref) for get in block.ops if isinstance(get, GetEnter))
+        return 2 * copies + slots <= self.options.machine.shared_bytes
 
     def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter | Views]) -> None:
         last = terminator(block)
