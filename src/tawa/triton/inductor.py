@@ -9,12 +9,14 @@ among configurations included, stays Inductor's. Its signatures declare the type
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from tawa.driver.jit import Kernel
 from tawa.language.annotations import declaration_of
 from tawa.runtime.arrays import HOST
 from tawa.triton.ledger import REFUSED, SIMULATOR, TAWA, TRITON
+from tawa.triton.promised import Run, promised_launch
 from tawa.triton.takeover import Adopted, Takeover, reason
 
 HEURISTICS = "torch._inductor.runtime.triton_heuristics"
@@ -119,17 +121,25 @@ def _result(
             call, takes, _ = self._get_arg_lists(
                 function.arg_names, heuristics.get_constexprs(function)
             )
-            names = list(function.arg_names)
-            given = [f"{n}={v}" for n, v in zip(names, call, strict=True)]
+            given = dict(zip(function.arg_names, call, strict=True))
+            types = {
+                name: type_
+                for name, type_ in meta["signature"].items()
+                if type_ != "constexpr" and name not in meta["constants"]
+            }
+            known = {n: v for n, v in meta["constants"].items() if n in given and n not in takes}
+            others = [f"{n}={v}" for n, v in given.items() if n not in types and n not in known]
             scope: dict[str, Any] = {
-                "runner": _runner(adopted, options(meta)),
+                "runner": _runner(adopted, compiled, types, {**known, **options(meta)}),
                 "grid_meta": config.kwargs,
                 "math": __import__("math"),
                 "torch": sys.modules["torch"],
                 "triton": sys.modules["triton"],
             }
             places = ["grid_0", "grid_1", "grid_2", "stream"]
-            launcher = self._gen_launcher_code(scope, takes, [*places, *given])
+            launcher = self._gen_launcher_code(
+                scope, takes, [*places, *(given[name] for name in types), *others]
+            )
             launcher.config = config
             launcher.n_regs, launcher.n_spills = compiled.n_regs, compiled.n_spills
             launcher.shared = compiled.spec.shared_bytes
@@ -142,14 +152,17 @@ def _result(
     return result
 
 
-def _runner(adopted: Adopted, chosen: dict[str, Any]) -> Any:
+def _runner(
+    adopted: Adopted, compiled: Any, types: Mapping[str, str], fixed: Mapping[str, Any]
+) -> Run:
     kernel = adopted.kernel
 
-    def runner(grid_0: int, grid_1: int, grid_2: int, stream: Any, **arguments: Any) -> None:
-        grid = grid_0, grid_1, grid_2
-        given = {**arguments, **chosen, "stream": stream}
-        entry, values, stream = kernel.prepared((), given, grid)
-        entry.launch(grid, values, stream)
+    def look(x: int, y: int, z: int, stream: Any, *values: Any, **rest: Any) -> None:
+        """A launch like any other: its arguments are looked at."""
+        grid = x, y, z
+        given = {**dict(zip(types, values, strict=True)), **rest, **fixed, "stream": stream}
+        entry, passed, stream = kernel.prepared((), given, grid)
+        entry.launch(grid, passed, stream)
         adopted.count(SIMULATOR if entry.place == HOST else TAWA)
 
-    return runner
+    return promised_launch(compiled, types, look, lambda: adopted.count(TAWA))
