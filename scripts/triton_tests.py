@@ -9,10 +9,10 @@ FOLDER holds the tests, unmodified (`python/test/unit/language` of Triton 3.6); 
 have to be installed. On a machine with a GPU kernels run on it, without one in the simulator.
 `--mode` says what `triton` is: "provide", ours (one that is installed is hidden); "enable", the
 installed one under `tawa.enable(strict=True)`; "triton", the installed one alone. A test ends in
-one of these ways: passed; skipped, by itself; refused, by an error of Tawa's; wrong: what it
-asserts about values or objects does not hold; accepted: an error was expected and did not come;
-crashed: another exception in Tawa, or the process died; failed: another exception in the test;
-slow: it took longer than its limit.
+one of these ways: passed; skipped, by itself or because it looks at Triton's own IR or compiles for
+another kind of GPU; refused, by an error of Tawa's; wrong: what it asserts about values or objects
+does not hold; accepted: an error was expected and did not come; crashed: another exception in Tawa,
+or the process died; failed: another exception in the test; slow: it took longer than its limit.
 """
 
 from __future__ import annotations

@@ -338,7 +338,7 @@ error[TypeMismatch]: Cannot use `//` of uint32 and int32 because they have diffe
         "u8",
         "x = a + -1",
         """\
-error[OutOfRange]: the number -1 does not fit uint8
+error[OutOfRange]: the number -1 is out of range of uint8
   --> 2:9
    |
  2 |     x = a + -1
@@ -416,7 +416,7 @@ error[UnsupportedSyntax]: chained comparisons are not supported
         "i32",
         "x = tl.arange(0, 8)[a]",
         """\
-error[UnsupportedSyntax]: tensors are indexed by `None` and `:` only
+error[UnsupportedSyntax]: unsupported tensor index: only `None` and `:` are taken
   --> 2:9
    |
  2 |     x = tl.arange(0, 8)[a]

@@ -12,6 +12,7 @@ from tawa.base.options import BadOption
 from tawa.ir.decisions.choice import WishLeftOpen
 from tawa.runtime.launch import COOPERATIVE, _config
 from tawa.triton.kernel import jit
+from tawa.triton.objects import OtherTarget
 
 
 def double(x, N: tl.constexpr):
@@ -76,3 +77,11 @@ def test_a_launch_may_say_how_products_take_operands_of_32_bits():
         assert asked in compiled.asm["tile"].partition("tile.dot")[2].partition("\n")[0]
     with pytest.raises(BadOption, match="default_dot_input_precision"):
         kernel.compile("*f32:16", "*f32:16", 16, default_dot_input_precision="exact")
+
+
+def test_there_is_one_architecture():
+    x = np.ones(128, np.float32)
+    jit(double)[(2,)](x, N=64, arch="sm90")
+    assert (x == 2).all()
+    with pytest.raises(OtherTarget, match="compute capability 80"):
+        jit(double).warmup(x, N=64, arch="sm80", grid=(1,))

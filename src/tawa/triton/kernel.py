@@ -15,7 +15,7 @@ from tawa.driver.jit import Kernel, Request
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.autotune import decorators_of
 from tawa.runtime.launch import grid_sizes
-from tawa.triton.objects import KNOBS, NotProvided
+from tawa.triton.objects import KNOBS, NotProvided, require_hopper
 from tawa.triton.preloading import request_of, specialization_data
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class JITFunction(Kernel, KernelInterface):
 
     def request(self, *args: Any, **kwargs: Any) -> Request:
         """What `compile` compiles for these arguments, and for what `triton.knobs` says."""
-        _add_defaults(kwargs)
+        self._add_defaults(kwargs)
         return super().request(*args, **kwargs)
 
     def preload(self, specialization_data: str) -> Compiled:
@@ -300,22 +300,26 @@ class JITFunction(Kernel, KernelInterface):
         signature = {name: types.get(name, "constexpr") for name in self.arg_names}
         return replace(compiled, name=self.repr(Specialization(signature, request.constants)))
 
+    def _add_defaults(self, options: dict[str, Any]) -> None:
+        """Add the options of a launch that `triton.knobs` gives; there is one architecture."""
+        if not LANGUAGE.default_fp_fusion:
+            options.setdefault("enable_fp_fusion", False)
+        arch = RUNTIME.override_arch
+        if "arch" in options and "arch" not in self.arg_names:
+            arch = options.pop("arch")
+        if arch is not None:
+            require_hopper(arch)
+
     def add_pre_run_hook(self, hook: Callable[..., None]) -> None:
         """Call `hook` with the arguments of each launch, before it."""
         self.pre_run_hooks.append(hook)
 
     def prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Any:
         """A launch of a grid, after the hooks."""
-        _add_defaults(kwargs)
+        self._add_defaults(kwargs)
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         return super().prepared(args, kwargs, grid)
-
-
-def _add_defaults(options: dict[str, Any]) -> None:
-    """Add the options of a launch that `triton.knobs` gives, where it gives others than usual."""
-    if not LANGUAGE.default_fp_fusion:
-        options.setdefault("enable_fp_fusion", False)
 
 
 def _type_name(text: str) -> str:

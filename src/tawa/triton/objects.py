@@ -36,6 +36,32 @@ missing("triton.compiler.compiler.parse")()
 """
 
 
+class OtherTarget(NotProvided):
+    """A kernel is to be compiled for another kind of GPU."""
+
+    explanation = (
+        "Triton's `arch=`, `triton.knobs.runtime.override_arch` and targets of `triton.compile` "
+        "choose a kind of GPU. Tawa compiles for compute capability 9.0, Hopper, only."
+    )
+    example = """
+from tawa.triton.objects import require_hopper
+
+require_hopper("sm80")
+"""
+
+
+def require_hopper(arch: Any) -> None:
+    """Raise `OtherTarget` unless an architecture, as in `sm90` or 90, is the one there is."""
+    capability = str(arch).removeprefix("sm").removeprefix("_").removesuffix("a")
+    if capability != "90":
+        raise OtherTarget(
+            f"kernels can't be compiled for compute capability {capability}",
+            expected="sm90",
+            found=str(arch),
+            hint="leave it out",
+        )
+
+
 def missing(name: str, base: type = object) -> type:
     """A class that can be imported and derived from, and says at its use that it is missing."""
 
@@ -125,14 +151,9 @@ OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 def compile(
     src: ASTSource, target: GPUTarget | None = None, options: Mapping[str, Any] | None = None
 ) -> Compiled:
-    """`triton.compile`: compile a kernel for a signature. Raises `NotProvided`, `TawaError`s."""
+    """`triton.compile`: compile a kernel for a signature. Raises `OtherTarget`, `TawaError`s."""
     if target is not None and not make_backend(target).supports_target(target):
-        raise NotProvided(
-            f"kernels can't be compiled for compute capability {target.arch}",
-            expected="GPUTarget('cuda', 90, 32)",
-            found=repr(target),
-            hint="leave the target out",
-        )
+        require_hopper(target.arch)
     if not hasattr(src, "types"):
         raise NotProvided("only kernels can be compiled, not texts of Triton's IR")
     chosen = {name: value for name, value in (options or {}).items() if name in OPTIONS}
@@ -277,7 +298,7 @@ HOOKS = ("launch_enter_hook", "launch_exit_hook", "jit_cache_hook", "jit_post_co
 """Settings that are functions which a launch or a compilation calls."""
 
 
-FREE = ("default_fp_fusion",)
+FREE = ("default_fp_fusion", "override_arch")
 """Settings that may have any value: launches read them."""
 
 

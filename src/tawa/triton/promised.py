@@ -56,7 +56,8 @@ def _text(compiled: Compiled, names: list[str], pointers: list[str]) -> str:
         [
             f"def run({call}, **_rest_):",
             f"    _device_ = {pointers[0]}.get_device()",
-            "    _launcher_ = _launchers_[_device_] if _device_ in _launchers_ else _load_(_device_)",
+            "    if _device_ not in _launchers_: _load_(_device_)",
+            "    _launcher_ = _launchers_[_device_]",
             *addresses,
             f"    if {' or '.join(closer)}:",
             f"        return _other_({call}, **_rest_)",

@@ -424,7 +424,7 @@ class Expressions:
                 raise fail(
                     self.b,
                     UnsupportedSyntax,
-                    "tensors are indexed by `None` and `:` only",
+                    "unsupported tensor index: only `None` and `:` are taken",
                     expected="as in `x[:, None]`",
                     found=f"`{ast.unparse(item)}`",
                     hint="load the elements that you need, or reduce",

@@ -47,7 +47,7 @@ def convert_operand(b: Builder, x: Value, target: dtype) -> Tensor:
             raise fail(
                 b,
                 OutOfRange,
-                f"the number {x} does not fit {target}",
+                f"the number {x} is out of range of {target}",
                 expected=f"{low} to {high}",
                 hint="convert the other operand first",
             )
