@@ -204,10 +204,11 @@ def _in_partial_sums(
     step = g.kernel.target.mma_k_bytes // byte_size(product.element)
     length = -(-most // step) * step
     from_registers = [] if isinstance(product.a, Operand) else [product.a]
-    assert isinstance(value.type, FragType)
+    kind = value.type
+    assert isinstance(kind, FragType)
     fresh = g.add(arith.ConstantOp(IntegerAttr(0, i1)))
     for k in range(0, product.inner, length):
-        part = g.add(Undefined(value.type))
+        part = g.add(Undefined(kind))
         g.do(WgmmaFence([part, *from_registers]))
         end = min(k + length, product.inner)
         part = _instructions(g, product, part, (k, end), fresh)

@@ -36,7 +36,7 @@ def promised_launch(
     def load(device: int) -> Any:
         return launchers.setdefault(device, launch.load(compiled.spec, compiled.cubin, device))
 
-    scope = {
+    scope: dict[str, Any] = {
         "_launchers_": launchers, "_load_": load, "_other_": other, "_count_": count,
         "_timeline_": ACTIVE.get,
     }  # fmt: skip
