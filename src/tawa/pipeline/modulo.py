@@ -37,11 +37,15 @@ PATIENCE, STRIDE = 5, 3
 ALIKE = 4
 """Schedules that are asked for of one period."""
 
-PERIODS, STEP_PERCENT = 12, 4
+PERIODS, STEP_PERCENT = 24, 4
 """Periods that are tried, and how much longer each is than the one before, of the bound."""
 
-LONGEST = 11, 8, 5
-"""Steps of which one has a schedule if any has one that is found within the work limit."""
+LONGEST = 11, 8, 5, 23, 17
+"""Steps of which one has a schedule if any has one that is found within the work limit.
+
+The longest are for iterations that wait for each other and whose registers are full: they are still
+shorter than what keeps the program's order.
+"""
 
 
 @dataclass(frozen=True)
@@ -233,9 +237,14 @@ def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
     iteration, so the least is found by halving. The longest may all the same be too hard for the
     work limit.
     """
-    high = next((step for step in LONGEST if step > low and possible(step)), None)
-    if high is None:
+    refused: list[int] = []
+    for high in (step for step in LONGEST if step > low):
+        if possible(high):
+            break
+        refused.append(high)
+    else:
         return None
+    low = max([low, *(step for step in refused if step < high)])
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if possible(middle) else (middle, high)
