@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 from tawa.base.errors import TawaError, explain
-from tawa.cli.explain import error_classes
+from tawa.cli.explain import error_classes, explained
 
 ROOT = Path(__file__).parents[2]
 INDEX = ROOT / "docs" / "errors.md"
@@ -48,6 +48,10 @@ Classes = dict[str, type[TawaError]]
 @pytest.fixture(scope="module")
 def classes() -> Classes:
     return error_classes()
+
+
+def test_every_class_is_found_without_importing_it(classes: Classes):
+    assert explained() == {name: cls.__module__ for name, cls in classes.items()}
 
 
 def output_of(cls: type[TawaError], folder: Path) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 
 import tawa
 from tawa.base.errors import TawaError
@@ -52,13 +54,43 @@ def _ignore_missing(name: str) -> None:
     """Skip a package whose optional requirement is missing; `error_classes` tells real errors."""
 
 
+_EXPLAINED = re.compile(r"^class (\w+)\((?:(?!^\S).)*?^    explanation\b", re.MULTILINE | re.DOTALL)
+"""A class with an explanation, in the text of a module."""
+
+
+def explained() -> dict[str, str]:
+    """The modules of the error classes, by the classes' names; nothing is imported."""
+    root = Path(tawa.__path__[0])
+    return {
+        name: ".".join(("tawa", *path.relative_to(root).with_suffix("").parts))
+        for path in sorted(root.rglob("*.py"))
+        for name in _EXPLAINED.findall(path.read_text())
+        if name != TawaError.__name__
+    }
+
+
+def _load(name: str, module: str) -> None:
+    """Import the module of an error class. Raises `UnknownErrorName` where its extra is missing."""
+    try:
+        import_module(module)
+    except ImportError as error:
+        _reraise_if_ours(error)
+        raise UnknownErrorName(
+            f"{name} belongs to a part of Tawa that is not installed",
+            found=f"no package {error.name}",
+            hint="pip install 'tawa[all]', or see docs/errors.md",
+        ) from None
+
+
 def print_explanation(name: str) -> None:
     """Print what the error `name` means. Raises `UnknownErrorName`."""
     from rich.console import Console
     from rich.markdown import Markdown
 
-    known = error_classes()
-    if name not in known:
+    known = explained()
+    if name in known:
+        _load(name, known[name])
+    else:
         close = get_close_matches(name, known, n=3)
         raise UnknownErrorName(
             f"no error is called {name}",
