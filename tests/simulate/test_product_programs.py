@@ -45,9 +45,23 @@ READ_BY_BOTH = [
 ]  # fmt: skip
 """A computed tile that a warp group's product reads, and later one of single warps."""
 
+READ_AT_LAST = [
+    "rM, rN = tl.arange(0, BM), tl.arange(0, BN)",
+    "acc = tl.zeros((BM, BN), tl.float32)",
+    "other = tl.zeros((BN, BM), tl.float32)",
+    "s = tl.load(c)",
+    Nest("for j in range(n):", [
+        "start = clamped(chosen(clamped(other).T, clamped(other).T, s))",
+        "right = tl.load(b + (j * BN + rN)[:, None] * wide + (j * BN + rN)[None, :])",
+        "acc = tl.dot(clamped(other).to(tl.float16).T, right, start)",
+    ]),
+    "tl.store(o + rM[:, None] * BN + rN[None, :], acc)",
+]  # fmt: skip
+"""A product of which only the last iteration's is read."""
+
 
 @pytest.mark.parametrize("turns", [0, 3])
-@pytest.mark.parametrize("body", [READ_BY_BOTH], ids=["read by both"])
+@pytest.mark.parametrize("body", [READ_BY_BOTH, READ_AT_LAST], ids=["read by both", "read at last"])
 def test_products_that_were_wrong(body: list[Any], turns: int, tmp_path: Path) -> None:
     outcome = compared(product_programs.Program(1, SIZES, body, {}, turns), tmp_path, (1,))
     assert not outcome.bad, wrong(1, outcome)

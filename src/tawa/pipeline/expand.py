@@ -349,11 +349,11 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
 
 
 def _drop_unused(block: Block) -> None:
-    """Erase what an epilogue computes for results that nobody reads.
+    """Erase what is computed for results that nobody reads: those of a part of the pipeline alone.
 
     A product among it would be issued and never waited for, and its slot returned too soon.
     """
-    for op in reversed(list(block.ops)):
+    for op in reversed(list(block.walk())):
         if op.results and is_trivially_dead(op):
             op.detach()
             op.erase()

@@ -98,15 +98,21 @@ def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
 
 def _staged_across(value: SSAValue, dim: int) -> bool:
     """Whether a tile is copied to where products read it with its other dimension contiguous."""
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, Stage) and dim == 0:
-            return True
-        if isinstance(op, Map) and shape_of(op.result.type) == shape_of(value.type):
-            if _staged_across(op.result, dim):
+    work, seen = [(value, dim)], {(value, dim)}
+    while work:
+        tile, across = work.pop()
+        for use in tile.uses:
+            op = use.operation
+            following: tuple[SSAValue, int] | None = None
+            if isinstance(op, Stage) and across == 0:
                 return True
-        elif isinstance(op, Trans) and _staged_across(op.result, 1 - dim):
-            return True
+            if isinstance(op, Map) and shape_of(op.result.type) == shape_of(tile.type):
+                following = op.result, across
+            elif isinstance(op, Trans):
+                following = op.result, 1 - across
+            if following and following not in seen:
+                seen.add(following)
+                work.append(following)
     return False
 
 
