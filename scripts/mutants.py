@@ -165,31 +165,49 @@ def tests_of(file: Path) -> list[str]:
     return [str(test.relative_to(ROOT)) for test in order]
 
 
-def judged(number: int, copy: Path, seconds: float) -> dict[str, Any]:
-    """Run the tests of a mutant in a copy of the repository; a row."""
-    made = mutant(number)
-    place = copy / made.file
-    row = {"number": number, "file": str(made.file), "line": made.line, "old": made.old,
-           "new": made.new}  # fmt: skip
-    tests = tests_of(made.file)
-    before = place.read_text()
-    begin = time.monotonic()
-    place.write_text(made.text)
+def pytest(copy: Path, tests: list[str], seconds: float) -> tuple[int, str]:
+    """Run tests in a copy of the repository: the exit status and what was said. May time out."""
     environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1",
                    "TAWA_CACHE_DIR": str(copy / "cache")}  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     try:
         done = subprocess.run(command, cwd=copy, env=environment, timeout=seconds, check=False,
                               capture_output=True, text=True)  # fmt: skip
-        verdict = "not caught" if done.returncode == 0 else "caught"
-        said = next((x for x in done.stdout.splitlines() if x.startswith(("FAILED", "ERROR"))), "")
+    finally:
+        shutil.rmtree(copy / "cache", ignore_errors=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def judged(number: int, copy: Path, seconds: float) -> dict[str, Any]:
+    """Run the tests of a mutant in a copy of the repository; a row.
+
+    What fails must pass without the change.
+    """
+    made = mutant(number)
+    place = copy / made.file
+    row = {"number": number, "file": str(made.file), "line": made.line, "old": made.old,
+           "new": made.new}  # fmt: skip
+    before, begin = place.read_text(), time.monotonic()
+    tests, said, by = tests_of(made.file), "", ""
+    place.write_text(made.text)
+    try:
+        status, said = pytest(copy, tests, seconds)
+        verdict = "caught" if status else "not caught"
     except subprocess.TimeoutExpired:
-        verdict, said = "not caught in time", ""
+        verdict = "not caught in time"
     finally:
         place.write_text(before)
-        shutil.rmtree(copy / "cache", ignore_errors=True)
+    if verdict == "caught":
+        lines = [x for x in said.splitlines() if x.startswith(("FAILED ", "ERROR "))]
+        by = lines[0].split(" ", 1)[1].split(" - ")[0] if lines else ""
+        try:
+            status, said = pytest(copy, [by] if by else tests, seconds)
+            verdict = "fails without the change" if status else "caught"
+        except subprocess.TimeoutExpired:
+            verdict = "fails, not tried without the change"
     took = round(time.monotonic() - begin, 1)
-    return {**row, "verdict": verdict, "by": said[:160], "seconds": took}
+    tail = "" if verdict == "caught" else said[-600:]
+    return {**row, "verdict": verdict, "by": by, "seconds": took, "said": tail}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

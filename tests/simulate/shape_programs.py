@@ -249,12 +249,14 @@ class _Writer:
 
     def _same_size(self, size: int) -> tuple[int, ...]:
         """A shape of so many elements."""
-        odd = 3 if size % 3 == 0 else 1
+        odd = 9 if size % 9 == 0 else 3 if size % 3 == 0 else 1
         twos = (size // odd).bit_length() - 1
         rank = self.random.randint(1, 4)
         shape = [1] * rank
         for _ in range(twos):
             shape[self.random.randrange(rank)] *= 2
+        if odd == 9:
+            return (size,)
         if odd > 1:
             fitting = [a for a in range(rank) if shape[a] % 8 == 0]
             if not fitting:

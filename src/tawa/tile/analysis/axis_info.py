@@ -286,21 +286,31 @@ def _quotient(a: AxisInfo, b: AxisInfo) -> AxisInfo:
 
 def _not_negative(value: SSAValue) -> bool:
     """Whether an integer is known to have no negative element, as long as no sum wraps."""
+    work, seen = [value], {value}
+    while work:
+        inputs = _not_negative_with(work.pop())
+        if inputs is None:
+            return False
+        work += [v for v in inputs if v not in seen]
+        seen.update(inputs)
+    return True
+
+
+def _not_negative_with(value: SSAValue) -> Sequence[SSAValue] | None:
+    """What must have no negative element for a value to have none; None if it may have one."""
     op = value.owner
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-        return op.value.value.data >= 0
+        return () if op.value.value.data >= 0 else None
     if isinstance(op, Arange):
-        return op.start.value.data >= 0
+        return () if op.start.value.data >= 0 else None
     if isinstance(op, ProgramId | NumPrograms):
-        return True
+        return ()
     if isinstance(op, Splat | Broadcast | ExpandDims | Trans):
-        return _not_negative(op.value)
+        return (op.value,)
     if isinstance(op, Map) and op.function.data == "remsi":
-        return _not_negative(op.arguments[0])
+        return (op.arguments[0],)
     kept = ("addi", "muli", "divsi", "minsi", "maxsi", "extsi")
-    return (
-        isinstance(op, Map) and op.function.data in kept and all(map(_not_negative, op.arguments))
-    )
+    return op.arguments if isinstance(op, Map) and op.function.data in kept else None
 
 
 def _comparison(name: str, a: AxisInfo, b: AxisInfo) -> AxisInfo:

@@ -23,27 +23,53 @@ HOST = {
 Expression = int | tuple["str | int | Expression", ...]
 
 
+LONGEST = 200
+"""Operations of an expression that the host computes at each launch."""
+
+
 def host_expression(value: SSAValue) -> Expression | None:
-    """The value as an expression over the kernel's arguments (see `runtime.spec`), or None."""
+    """The value as an expression over the kernel's arguments (see `runtime.spec`), or None.
+
+    None, too, for one of more than `LONGEST` operations, each counted as often as it is written.
+    """
+    found = _expression(value, {})
+    return None if found is None or found[1] > LONGEST else found[0]
+
+
+def _expression(
+    value: SSAValue, seen: dict[SSAValue, tuple[Expression, int] | None]
+) -> tuple[Expression, int] | None:
+    """An expression and its operations; what was asked before is looked up."""
+    if value not in seen:
+        seen[value] = _found(value, seen)
+    return seen[value]
+
+
+def _found(
+    value: SSAValue, seen: dict[SSAValue, tuple[Expression, int] | None]
+) -> tuple[Expression, int] | None:
     if isinstance(value, BlockArgument):
-        return ("arg", value.index) if isinstance(value.owner.parent_op(), func.FuncOp) else None
+        ours = isinstance(value.owner.parent_op(), func.FuncOp)
+        return (("arg", value.index), 0) if ours else None
     owner = value.owner
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data
+        return owner.value.value.data, 0
     if isinstance(owner, DescSize):
-        return size_expression(owner)
+        size = size_expression(owner)
+        return None if size is None else (size, 0)
     if not isinstance(owner, Map):
         return None
-    operands = [host_expression(v) for v in owner.arguments]
-    if any(o is None for o in operands):
+    operands = [o for o in (_expression(v, seen) for v in owner.arguments) if o is not None]
+    if len(operands) != len(owner.arguments):
         return None
     name = owner.function.data
     if name in ("extsi", "extui", "trunci"):
         return operands[0]
-    if name in HOST:
-        a, b = (o for o in operands if o is not None)
-        return (HOST[name], a, b)
-    return None
+    if name not in HOST:
+        return None
+    (a, first), (b, second) = operands
+    count = 1 + first + second
+    return ((HOST[name], a, b), count) if count <= LONGEST else None
 
 
 def host_base(value: SSAValue) -> tuple[int, Expression] | None:
