@@ -44,6 +44,8 @@ SHARED_BYTES = 200_000
 """Windows, filters and results of a kernel's tiles, at most."""
 SPLITS = 2, 3, 4, 5, 6, 8, 11, 16, 22, 33
 """Programs that may share a tile."""
+MOST_SPLITS = 4
+"""Of these, the most that are possible are tried."""
 LEAST_SHARE = 4
 """Iterations of each, at least."""
 MOST_ROWS = 256
@@ -289,11 +291,10 @@ def _shared(conv: Convolution, found: list[Tiling]) -> Iterator[Tiling]:
         return
     fewest = min(tiling.tiles(conv) for tiling in found)
     steps = conv.taps * found[0].channels_of(conv) // found[0].channels
-    for count in (n for n in SPLITS if fewest * n <= SM_90A.multiprocessors):
-        each = -(-steps // count)
-        if each >= LEAST_SHARE:
-            split = -(-steps // each)
-            yield from (replace(t, split=split) for t in found if t.tiles(conv) == fewest)
+    each = (-(-steps // n) for n in SPLITS if fewest * n <= SM_90A.multiprocessors)
+    splits = sorted({-(-steps // n) for n in each if n >= LEAST_SHARE})
+    for split in splits[-MOST_SPLITS:]:
+        yield from (replace(t, split=split) for t in found if t.tiles(conv) == fewest)
 
 
 @lru_cache(maxsize=1024)
