@@ -76,11 +76,10 @@ def test_proved(name: str):
 
 
 @pytest.mark.parametrize("name", SHARINGS)
-def test_the_gradient_of_filters_is_proved(name: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(conv_gradients, "sharing", lambda *_: SHARINGS[name])
+def test_the_gradient_of_filters_is_proved(name: str):
     x, dy = half(2, 10, 10, 64), half(2, 8, 8, 64)
     with proved():
-        dw = conv_gradients.gradient_of_filters(dy, x, (64, 3, 3, 64))
+        dw = conv_gradients.gradient_of_filters(dy, x, (64, 3, 3, 64), None, SHARINGS[name])
     exact = np.einsum("npqk,npqc->kc", *(v.astype(float) for v in (dy, x[:, 1:9, 2:10])))
     assert np.abs(dw[:, 1, 2] - exact).max() < 1e-2
 
