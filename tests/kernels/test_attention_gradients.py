@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tawa.kernels import attention_gradients as attention_gradients_module
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_arguments import AttentionSizesDoNotMatch, AttentionTypeNotSupported
-from tawa.kernels.attention_gradients import attention_gradients
+from tawa.kernels.attention_gradients import Plan, attention_gradients
 
 
 def exact(q: Any, k: Any, v: Any, do: Any, visible: Any) -> tuple[Any, Any, Any]:
@@ -39,19 +41,34 @@ CASES: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
     # batch, heads, heads of keys, queries, keys, D, DV
     "window, rows without keys": ((1, 2, 1, 150, 70, 32, 64), {"window": (40, 3)}),
     "wide, one query": ((1, 1, 1, 1, 77, 136, 192), {}),
+    "turned": ((1, 2, 2, 70, 90, 72, 128), {"window": (None, 0)}),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_gradients(name: str) -> None:
+@pytest.fixture
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops keep their order, which is compiled quickly."""
+    plan = attention_gradients_module.plan_of
+
+    def plan_of(columns: dict[str, int]) -> Plan:
+        return replace(plan(columns), options=(("overlap", False),))
+
+    monkeypatch.setattr(attention_gradients_module, "plan_of", plan_of)
+
+
+@pytest.mark.parametrize(
+    ("name", "deterministic"),
+    [*((name, False) for name in CASES), ("window, rows without keys", True)],
+)
+def test_gradients(name: str, deterministic: bool, in_order: None) -> None:
     (b, h, hk, m, n, d, dv), options = CASES[name]
     random = np.random.default_rng(0)
     shapes = (b, h, m, d), (b, hk, n, d), (b, hk, n, dv), (b, h, m, dv)
     q, k, v, do = (random.standard_normal(s).astype(np.float16) for s in shapes)
     out, lse = attention(q, k, v, return_lse=True, **options)
-    found = attention_gradients(q, k, v, out, lse, do, **options)
+    found = attention_gradients(q, k, v, out, lse, do, deterministic=deterministic, **options)
     rows, columns = np.arange(m)[:, None] + n - m, np.arange(n)
-    left, right = options.get("window", (n + m, n + m))
+    left, right = (n + m if x is None else x for x in options.get("window", (None, None)))
     visible = (columns <= rows + right) & (columns >= rows - left)
     for gradient, expected in zip(found, exact(q, k, v, do, visible), strict=True):
         assert np.isfinite(gradient).all()

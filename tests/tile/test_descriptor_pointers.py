@@ -123,6 +123,60 @@ def test_descriptors_of_a_launch_have_atomics(level: str) -> None:
 
 
 @tawa.jit
+def add_products(a, b, d, c, turns, M: tl.constexpr):
+    """Products of a loop, each added to memory, after a block is stored where they begin."""
+    first = tl.program_id(0) * 64
+    d.store([first - 64, 0], tl.full((128, M), 1.0, tl.float32).to(d.dtype))
+    acc = tl.zeros((128, M), tl.float32)
+    for k in range(turns):
+        tile = b.load([0, k * 64])
+        part = tl.dot(a.load([0, k * 64]), tile.T)
+        d.atomic_add([first, 0], part.to(d.dtype))
+        acc += part
+    c.store([0, 0], acc)
+
+
+@pytest.mark.parametrize("element", ["f32", "f16"])
+def test_the_copy_engine_adds_blocks(element: str) -> None:
+    random = np.random.default_rng(2)
+    dtype = {"f32": np.float32, "f16": np.float16}[element]
+    a, b = (random.integers(-2, 3, (rows, 192)).astype(np.float16) for rows in (128, 48))
+    d, c = np.zeros((128, 48), dtype), np.zeros((128, 48), np.float32)
+    blocks = ([128, 64], [48, 64], [128, 48], [128, 48])
+    given = [
+        tawa.TensorDescriptor.from_tensor(x, block)
+        for x, block in zip((a, b, d, c), blocks, strict=True)
+    ]
+    compiled = add_products.compile(*given, 3, 48)
+    assert "cp.reduce.async.bulk.tensor" in compiled.asm["cu"]
+    assert "atomic" not in compiled.asm["cu"]
+    hopper.run(compiled.module("hopper"), (1,), [*given, 3])
+    expected = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_array_equal(c, expected)
+    np.testing.assert_array_equal(d, expected + np.arange(128)[:, None].__lt__(64))
+
+
+@tawa.jit
+def add_rows(x, d, B: tl.constexpr):
+    """Programs that add to the same rows."""
+    block = x.load([tl.program_id(0) * B, 0])
+    d.atomic_add([tl.program_id(0) % 2 * (B // 2), 0], block)
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_programs_add_to_the_same_block(level: str) -> None:
+    x = np.random.default_rng(3).integers(-9, 9, (64, 32)).astype(np.int32)
+    d = np.zeros((24, 32), np.int32)
+    given = [tawa.TensorDescriptor.from_tensor(array, [16, 32]) for array in (x, d)]
+    run(add_rows, 4, given, 16, level=level)
+    expected = np.zeros_like(d)
+    for program in range(4):
+        first = program % 2 * 8
+        expected[first : first + 16] += x[program * 16 : program * 16 + 16]
+    np.testing.assert_array_equal(d, expected)
+
+
+@tawa.jit
 def largest(d, x):
     i, j = tl.arange(0, 8)[:, None], tl.arange(0, 16)[None, :]
     d.atomic_max([0, 0], tl.load(x + i * 16 + j))
