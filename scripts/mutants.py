@@ -148,6 +148,16 @@ def mutant(number: int) -> Mutant:
         return Mutant(number, file.relative_to(ROOT), line, old, new, changed)
 
 
+def collected(folder: Path) -> set[str]:
+    """The test files of a folder that can be run here: what they need may be missing."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
+               "--continue-on-collection-errors", str(folder)]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True,
+                          text=True)  # fmt: skip
+    return {line.split("::")[0] for line in done.stdout.splitlines() if "::" in line}
+
+
 def tests_of(file: Path) -> list[str]:
     """Test files that name a file's module, those of its room first, then others of the room."""
     _, _, room, *rest = file.with_suffix("").parts
@@ -178,7 +188,7 @@ def pytest(copy: Path, tests: list[str], seconds: float) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def judged(number: int, copy: Path, seconds: float) -> dict[str, Any]:
+def judged(number: int, copy: Path, seconds: float, usable: set[str]) -> dict[str, Any]:
     """Run the tests of a mutant in a copy of the repository; a row.
 
     What fails must pass without the change.
@@ -188,7 +198,9 @@ def judged(number: int, copy: Path, seconds: float) -> dict[str, Any]:
     row = {"number": number, "file": str(made.file), "line": made.line, "old": made.old,
            "new": made.new}  # fmt: skip
     before, begin = place.read_text(), time.monotonic()
-    tests, said, by = tests_of(made.file), "", ""
+    tests, said, by = [test for test in tests_of(made.file) if test in usable], "", ""
+    if not tests:
+        return {**row, "verdict": "no tests", "by": "", "seconds": 0.0, "said": ""}
     place.write_text(made.text)
     try:
         status, said = pytest(copy, tests, seconds)
@@ -232,11 +244,14 @@ def run(numbers: list[int], jobs: int, seconds: float, out: Path) -> list[dict[s
                 shutil.copytree(ROOT / part, copy / part, symlinks=True)
             shutil.copy(ROOT / "pyproject.toml", copy)
             copies.put(copy)
+        folders = sorted({test.parent for test in (ROOT / "tests").glob("*/**/test_*.py")})
+        usable = set[str]().union(*pool.map(collected, folders))
+        print(len(usable), "test files can be run", flush=True)
 
         def one(number: int) -> dict[str, Any]:
             copy = copies.get()
             try:
-                return judged(number, copy, seconds)
+                return judged(number, copy, seconds, usable)
             finally:
                 copies.put(copy)
 
