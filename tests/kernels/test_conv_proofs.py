@@ -30,8 +30,9 @@ CASES = {
     "depthwise": (None, {"groups": 64, "stride": 3}),
 }
 SHARINGS = {
-    "windows": Sharing(3, 64, 64, (1, 8, 8), 2, windows=True),
-    "taps": Sharing(1, 64, 64, (1, 8, 8), 2, windows=False),
+    "windows": (Sharing(3, 64, 64, (1, 8, 8), 2, windows=True), 3),
+    "windows of a column": (Sharing(2, 64, 64, (1, 8, 8), 2, windows=True), 1),
+    "taps": (Sharing(1, 64, 64, (1, 8, 8), 2, windows=False), 3),
 }
 TURNED_BACK = {
     "windows": (Tiling("windows", 1, 8, 8, 32, 64), (32, 3, 3, 64)),
@@ -77,11 +78,13 @@ def test_proved(name: str):
 
 @pytest.mark.parametrize("name", SHARINGS)
 def test_the_gradient_of_filters_is_proved(name: str):
-    x, dy = half(2, 10, 10, 64), half(2, 8, 8, 64)
+    sharing, taps = SHARINGS[name]
+    x, dy = half(2, 10, 7 + taps, 64), half(2, 8, 8, 64)
     with proved():
-        dw = conv_gradients.gradient_of_filters(dy, x, (64, 3, 3, 64), None, SHARINGS[name])
-    exact = np.einsum("npqk,npqc->kc", *(v.astype(float) for v in (dy, x[:, 1:9, 2:10])))
-    assert np.abs(dw[:, 1, 2] - exact).max() < 1e-2
+        dw = conv_gradients.gradient_of_filters(dy, x, (64, 3, taps, 64), None, sharing)
+    pixels = x[:, 1:9, taps - 1 : taps + 7]
+    exact = np.einsum("npqk,npqc->kc", *(v.astype(float) for v in (dy, pixels)))
+    assert np.abs(dw[:, 1, taps - 1] - exact).max() < 1e-2
 
 
 @pytest.mark.parametrize("name", TURNED_BACK)

@@ -60,14 +60,17 @@ class Sharing:
     def blocks(self, conv: Convolution) -> int:
         """Programs that have the same share of the pixels."""
         own, ours = conv.c // conv.groups, conv.k // conv.groups
-        lines = conv.depth.taps * conv.r * -(-conv.s // self.taps)
+        across, down = (conv.r, 1) if conv.s == 1 else (conv.s, conv.r)
+        lines = conv.depth.taps * down * -(-across // self.taps)
         return conv.groups * -(-ours // self.filters) * -(-own // self.channels) * lines
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
         """The time that is expected; an element has `size` bytes."""
         pixels, sums = prod(self.tile), self.filters * self.channels * self.taps
-        wide = self.tile[2] + (self.taps - 1) * conv.dilation[1]
-        given, read = pixels * self.filters, pixels // self.tile[2] * wide * self.channels
+        high, wide = (0, 1) if conv.s > 1 else (1, 0)
+        high = self.tile[1] + high * (self.taps - 1) * conv.dilation[0]
+        wide = self.tile[2] + wide * (self.taps - 1) * conv.dilation[1]
+        given, read = pixels * self.filters, self.tile[0] * high * wide * self.channels
         rows = given * size / LINE + read * size / min(LINE, self.channels * size)
         lines, loaded = pixels * size / LINE * self.taps, (given + read) * size
         one = Iteration(
@@ -121,8 +124,9 @@ def _programs(conv: Convolution) -> Iterator[tuple[int, int, int, tuple[int, int
         for channels in (c for c in CHANNELS if c < own + 32 or c == CHANNELS[0]):
             if filters * channels <= MOST_SUMS[0]:
                 yield from ((1, filters, channels, tile, False) for tile in _shapes(conv))
-            for taps in range(2, conv.s + 1) if conv.stride == (1, 1) else ():
-                wide = 8 + (taps - 1) * conv.dilation[1] <= WIDEST
+            most, apart = (conv.r, conv.dilation[0]) if conv.s == 1 else (conv.s, conv.dilation[1])
+            for taps in range(2, most + 1) if conv.stride == (1, 1) else ():
+                wide = 8 + (taps - 1) * apart <= WIDEST
                 fits = filters * channels * taps <= MOST_SUMS[1]
                 if wide and fits and channels in OF_WINDOWS:
                     for tile in WINDOWS:

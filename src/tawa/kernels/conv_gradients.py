@@ -413,22 +413,30 @@ def conv_weights_of_rows(
     OWN: tl.constexpr, GROUPS: tl.constexpr, OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
-    """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once."""
+    """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once.
+
+    Of filters of one column it is the window of some taps of that.
+    """
     tl.extra.cuda.gdc_launch_dependents()
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     results = N if DEPTH is None else N * DO
     gradient = tl.make_tensor_descriptor(
         dy, [results, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BM]
     )
-    WW: tl.constexpr = TW + (TAPS - 1) * DILATION_W
-    image = tl.make_tensor_descriptor(x, [N * D, H, W, C], [x_n, x_h, x_w, 1], [1, TH, WW, BN])
+    down: tl.constexpr = DILATION_H if S == 1 else 0
+    across: tl.constexpr = 0 if S == 1 else DILATION_W
+    size: tl.constexpr = (1, TH + (TAPS - 1) * down, TW + (TAPS - 1) * across, BN)
+    image = tl.make_tensor_descriptor(x, [N * D, H, W, C], [x_n, x_h, x_w, 1], size)
     share = tl.program_id(1)
-    runs: tl.constexpr = tl.cdiv(S, TAPS)
-    line = tl.program_id(0) // runs % (deep * R)
-    d = line // R
-    r = line % R
-    s = tl.program_id(0) % runs * TAPS
-    block = tl.program_id(0) // (deep * R * runs)
+    taps: tl.constexpr = R if S == 1 else S
+    lines: tl.constexpr = deep if S == 1 else deep * R
+    runs: tl.constexpr = tl.cdiv(taps, TAPS)
+    line = tl.program_id(0) // runs % lines
+    start = tl.program_id(0) % runs * TAPS
+    d, r, s = line, start, 0
+    if S > 1:
+        d, r, s = line // R, line % R, start
+    block = tl.program_id(0) // (lines * runs)
     c, k, group = place_of(block, OURS, OWN, BM, BN)
     found = depth_results(d, N, D, DO, DEPTH)
     columns = tl.cdiv(Q, TW)
@@ -446,13 +454,15 @@ def conv_weights_of_rows(
         )  # fmt: skip
         new = ()
         for t in tl.static_range(TAPS):
-            pixels = tl.extract_slice(window, [0, 0, t * DILATION_W, 0], [1, TH, TW, BN])
+            pixels = tl.extract_slice(window, [0, t * down, t * across, 0], [1, TH, TW, BN])
             new += (tl.dot(dz.T, pixels.reshape([TH * TW, BN]), sums[t]),)
         sums = new
     at = group, k, c
     for t in tl.static_range(TAPS):
-        tap = line * S + s + t
-        store_part(parts, sums[t], share, at, tap, s + t < S, deep * R * S, OURS, OWN, GROUPS)
+        store_part(
+            parts, sums[t], share, at, line * taps + start + t, start + t < taps, deep * R * S,
+            OURS, OWN, GROUPS,
+        )  # fmt: skip
 
 
 def gradient_of_filters(
