@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tawa import axon
+from tawa.axon.gpu import library
 from tawa.axon.gpu.compile import plan_for_device
 from tawa.axon.gpu.graph.recompute import bytes_read
-from tawa.axon.gpu.library import kernel_of
 
 RATE, DECAY = 3e-4, 0.1
 STD = 0.02
@@ -259,7 +259,7 @@ def plan_rows(plan: Any) -> list[tuple[str, int, float]]:
         call = launch.call
         moved = sum(bytes_read(call.group.members).values())
         moved += sum(node.bytes for node in call.group.outputs)
-        kernel = kernel_of(call).fn.__name__
+        kernel = library.kernel_of(call).fn.__name__
         name = f"{kernel} {call.group.space[0]} x {call.group.space[1]} {call.variant.name}"
         count, total = found.get(name, (0, 0.0))
         found[name] = count + 1, total + moved

@@ -363,7 +363,7 @@ def test_attention_goes_backwards_in_kernels_that_keep_no_weights():
     compiled = check(axon.load(ATTENTION_GRADIENT)["slopes"], x, w)
     launches = compiled.plan(x, w).launches
     made = [launch.call for launch in launches if launch.call.group.kind == "attention"]
-    assert len(made) == 3  # forwards; by queries; by keys and values
+    assert len(made) == 4  # forwards; numbers a row; by keys and values; by queries
     # Each derivative is written where all three are joined: nothing copies them.
     joined = {slot.base for launch in launches for slot in launch.slots if slot.base.op == "join"}
     assert [node.shape for node in joined] == [(2, 40, 48)]

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from tawa.axon.gpu.graph.fusion import Group
-from tawa.axon.gpu.graph.nodes import BYTES, Node, contiguous, layout
+from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, contiguous, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant, cdiv
 from tawa.axon.gpu.text import Descriptor, Parameter
 from tawa.driver.jit import Kernel
 from tawa.kernels.attention import Configuration, configuration
 from tawa.kernels.attention_arguments import MOST_CAPTURED, padded
-from tawa.kernels.attention_gradients import WIDE, gradient_of_keys, gradient_of_queries
+from tawa.kernels.attention_gradients import ROWS, Plan, finish, gradients_by_keys, plan_of, prepare
 from tawa.kernels.attention_kernel import LOG2_E, attention_forward
 from tawa.machine.chips import SM_90A
 
@@ -34,9 +34,8 @@ def attention_call(group: Group, places: Places) -> KernelCall:
     node = next(iter(group.members))
     if node.op == "attention":
         return _forward(group, node)
-    if node.function == "queries":
-        return _slope_of_queries(group, node, places)
-    return _slope_of_keys(group, node, places)
+    backwards = {"rows": _prepare, "keys and values": _slopes, "queries": _finish}
+    return backwards[node.function](group, node, places)
 
 
 def _also(group: Group, function: str) -> Node | None:
@@ -70,7 +69,7 @@ def _forward(group: Group, node: Node) -> KernelCall:
     tile = tiles[small]
     chosen = 2 * small + (k.shape[2] % tile.block_n != 0)
     grid = (cdiv(rows, tile.block_m), heads, batch)
-    parameters = _parameters(node, causal, _also(group, "sums"))
+    parameters = _parameters(node, causal, _also(group, "logarithms"))
     return KernelCall(group, attention_forward, parameters, variants, chosen, grid)
 
 
@@ -122,79 +121,114 @@ def _by_heads(node: Node, block: tuple[int | str, ...], places: Places) -> Descr
 
 # Backwards.
 
+BLOCK = 64
+"""Rows of a block of the pass that rounds derivatives by queries."""
 
-def _slope_of_queries(group: Group, node: Node, places: Places) -> KernelCall:
-    q, k, v, by, *_ = node.inputs
-    given = {
-        **_shared(node),
-        "q": ("descriptor", _described(q, (1, 1, "BLOCK_M", "D"))),
-        "k": ("descriptor", _described(k, (1, 1, "BLOCK_N", "D"))),
-        "v": ("descriptor", _described(v, (1, 1, "BLOCK_N", "DV"))),
-        "do": ("descriptor", _described(by, (1, 1, "BLOCK_M", "DV"))),
-        "dq": ("descriptor", _by_heads(node, (1, 1, "BLOCK_M", "D"), places)),
-        "size": ("i32", k.shape[2]),
-    }
-    d, dv = _widths(node)
-    m, n = (128, 64) if max(d, dv) <= WIDE else (64, 64)
-    variant = _slope_variant(m, n, (d, dv), {})
+
+def padded_rows(rows: int) -> int:
+    """Rows of a head in arrays of the kernels' own."""
+    return cdiv(rows, ROWS) * ROWS
+
+
+def sums_shape(q: Node, v: Node) -> Shape:
+    """The shape of the sums of derivatives by queries."""
     batch, heads, rows, _ = q.shape
-    grid = (cdiv(rows, m), heads, batch)
-    parameters = _in_order(gradient_of_queries, given)
-    return KernelCall(group, gradient_of_queries, parameters, (variant,), 0, grid)
+    plan, columns = tiles_of(q, v)
+    block = (columns["D"], padded_rows(rows))
+    return (batch, heads, *(block if plan.turned else reversed(block)))
 
 
-def _slope_of_keys(group: Group, node: Node, places: Places) -> KernelCall:
-    """The derivative by keys, or by values, or by both where one kernel holds them."""
-    q, k, v, by, *_ = node.inputs
-    of_values = node if node.function == "values" else _also(group, "values")
-    of_keys = None if node.function == "values" else node
-    wanted = {"OF_KEYS": of_keys is not None, "OF_VALUES": of_values is not None}
-    # What isn't wanted isn't written: any array of the type will do.
-    slope, other = of_keys or by, of_values or by
-    given = {
-        **_shared(node),
-        "q": ("descriptor", _described(q, (1, 1, "BLOCK_M", "D"))),
-        "k": ("descriptor", _described(k, (1, 1, "BLOCK_N", "D"))),
+def tiles_of(q: Node, v: Node) -> tuple[Plan, dict[str, int]]:
+    """How the kernels cut into blocks, and the columns of tiles of queries and of values."""
+    size = BYTES[q.element]
+    columns = {"D": padded(q.shape[-1], size), "DV": padded(v.shape[-1], size)}
+    plan = plan_of(columns)
+    return plan, dict.fromkeys(columns, plan.columns) if plan.columns else columns
+
+
+def _prepare(group: Group, node: Node, places: Places) -> KernelCall:
+    """Two numbers a row, and zeros, to which derivatives by queries are added."""
+    result, by, logarithms = node.inputs
+    zeros, totals = _also(group, "zeros"), _also(group, "totals")
+    block = (1, 1, "B", "DV")
+    rows = by.shape[2]
+    given: Given = {
+        "out": ("descriptor", _described(result, block)),
+        "do": ("descriptor", _described(by, block)),
+        "lse": _pointer(logarithms),
+        "delta": _pointer(node),
+        "total": _pointer(totals or _unread(group, "totals", node.shape, "f32")),
+        "sums": _pointer(places[zeros][0] if zeros in places else zeros),
+        "rows": ("i32", rows),
+        "padded": ("i32", node.shape[-1]),
+    }
+    variant = Variant(f"d {dict(node.data)['D']}", {**dict(node.data), "B": ROWS})
+    grid = (cdiv(rows, ROWS), *reversed(by.shape[:2]))
+    return KernelCall(group, prepare, _in_order(prepare, given), (variant,), 0, grid)
+
+
+def _slopes(group: Group, node: Node, places: Places) -> KernelCall:
+    """The derivatives by keys and values, and what they add to those by queries."""
+    q, k, v, by, products, totals, zeros = node.inputs
+    values = _also(group, "values") or _unread(
+        group, "values", (*k.shape[:1], k.shape[2], k.shape[1], v.shape[-1]), k.element
+    )
+    plan, columns = tiles_of(q, v)
+    keys, rows = ("BLOCK_N", "D"), ("BLOCK_M", "D")
+    part = reversed(rows) if plan.turned else rows
+    target = places[zeros][0] if zeros in places else zeros.base
+    given: Given = {
+        "q": ("descriptor", _described(q, (1, 1, *rows))),
+        "k": ("descriptor", _described(k, (1, 1, *keys))),
         "v": ("descriptor", _described(v, (1, 1, "BLOCK_N", "DV"))),
         "do": ("descriptor", _described(by, (1, 1, "BLOCK_M", "DV"))),
-        "dk": ("descriptor", _written(slope, by, (1, 1, "BLOCK_N", "D"), places)),
-        "dv": ("descriptor", _written(other, by, (1, 1, "BLOCK_N", "DV"), places)),
-    }
-    d, dv = _widths(node)
-    m, n = 64 if max(d, dv) <= WIDE else 32, 128
-    variant = _slope_variant(m, n, (d, dv), wanted)
-    batch, heads, rows, _ = k.shape
-    grid = (cdiv(rows, n), heads, batch)
-    parameters = _in_order(gradient_of_keys, given)
-    return KernelCall(group, gradient_of_keys, parameters, (variant,), 0, grid)
-
-
-def _written(node: Node, unset: Node, block: tuple[int | str, ...], places: Places) -> Descriptor:
-    return _described(node, block) if node is unset else _by_heads(node, block, places)
-
-
-def _widths(node: Node) -> tuple[int, int]:
-    """The sizes of heads of queries and of values, padded to what tiles hold."""
-    q, _, v, *_ = node.inputs
-    size = BYTES[q.element]
-    return padded(q.shape[-1], size), padded(v.shape[-1], size)
-
-
-def _shared(node: Node) -> Given:
-    """What both kernels take beside tensors' blocks. A query sees no key after it if causal."""
-    q, *_, sums, products = node.inputs
-    return {
-        "lse": _pointer(sums),
-        "delta": _pointer(products),
+        "sums": ("descriptor", _described(target, (1, 1, *part))),
+        "dk": ("descriptor", _by_heads(node, (1, 1, *keys), places)),
+        "dv": ("descriptor", _by_heads(values, (1, 1, "BLOCK_N", "DV"), places)),
+        "total": ("descriptor", _described(totals, (1, 1, "BLOCK_M"))),
+        "delta": ("descriptor", _described(products, (1, 1, "BLOCK_M"))),
         "scale": ("f32", q.shape[-1] ** -0.5),
         "queries": ("i32", q.shape[2]),
+        "size": ("i32", k.shape[2]),
         "offset": ("i32", 0),
         "left": ("none", None),
         "right": ("i32", 0) if node.data else ("none", None),
+    }  # a query sees no key after it if causal
+    variants = tuple(
+        Variant(
+            f"{plan.m}x{plan.n}, d {columns['D']}" + (", whole blocks of keys" if even else ""),
+            {**columns, "GROUP": 1, "BLOCK_M": plan.m, "BLOCK_N": plan.n, "EVEN": even,
+             "TURNED": plan.turned},
+            dict(plan.options),
+        )
+        for even in (False, True)
+    )  # fmt: skip
+    grid = (cdiv(k.shape[2], plan.n), k.shape[1], k.shape[0])
+    parameters = _in_order(gradients_by_keys, given)
+    chosen = int(k.shape[2] % plan.n == 0)
+    return KernelCall(group, gradients_by_keys, parameters, variants, chosen, grid)
+
+
+def _finish(group: Group, node: Node, places: Places) -> KernelCall:
+    """The derivative by queries: its sums, rounded."""
+    sums, q, v = node.inputs
+    plan, columns = tiles_of(q, v)
+    block = ("D", "B") if plan.turned else ("B", "D")
+    given: Given = {
+        "sums": ("descriptor", _described(sums, (1, 1, *block))),
+        "dq": ("descriptor", _by_heads(node, (1, 1, "B", "D"), places)),
+        "scale": ("f32", q.shape[-1] ** -0.5),
     }
+    constants = {"D": columns["D"], "B": BLOCK, "TURNED": plan.turned}
+    variant = Variant(f"d {columns['D']}", constants)
+    grid = (cdiv(q.shape[2], BLOCK), q.shape[1], q.shape[0])
+    return KernelCall(group, finish, _in_order(finish, given), (variant,), 0, grid)
 
 
-def _slope_variant(m: int, n: int, widths: tuple[int, int], more: dict[str, bool]) -> Variant:
-    d, dv = widths
-    constants = {"GROUP": 1, "D": d, "DV": dv, "BLOCK_M": m, "BLOCK_N": n, **more}
-    return Variant(f"{m}x{n}, d {d}", constants)
+def _unread(group: Group, function: str, shape: Shape, element: str) -> Node:
+    """A result that nobody reads, but the kernel writes."""
+    main = next(iter(group.members))
+    found = Node("also", function, (main,), shape, element, main.span)
+    group.members[found] = None
+    group.outputs.append(found)
+    return found

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 
+from tawa.axon.gpu.attend import padded_rows, sums_shape, tiles_of
 from tawa.axon.gpu.graph.nodes import BYTES, Node, Tape, layout
 from tawa.axon.gpu.rules import lower, matmul, rule, scalar, softmax
 
 MOST_HEAD = 256
 """Numbers of a head that one kernel holds; multiples of 8 are."""
-
-MOST_TOGETHER = 128
-"""Numbers of a head of which one kernel holds the derivatives by keys and by values."""
 
 LOWEST = -1e30
 """The score of a key that is not seen."""
@@ -87,8 +85,10 @@ def attention_slopes(
 ) -> tuple[Node, ...] | None:
     """The derivatives by queries, keys and values; None where no kernel takes them.
 
-    The kernels compute the weights again, from the logarithms of the rows' sums, which the kernel
-    of attention writes, and need the sums of the rows of `by * y`.
+    One kernel prepares two numbers a row, of the result and the derivative by it and of the
+    logarithms of the rows' sums, which the kernel of attention writes. One computes the weights
+    again, writes the derivatives by keys and values, and adds up those by queries in f32, from
+    zeros; one rounds these.
     """
     del y
     if not _fits(q, v):
@@ -97,26 +97,23 @@ def attention_slopes(
     shape = _result_shape(four[0], v.shape[-1])
     name = "causal" if causal else ""
     result = tape.add("attention", name, tuple(four[:3]), shape, q.element)
-    sums = tape.add("also", "sums", (result,), four[0].shape[:-1], "f32")
-    inputs = (*four, sums, _row_products(tape, result, four[3]))
-    kinds = ("queries", "keys and values") if _together(q, v) else ("queries", "keys", "values")
-    found: dict[str, Node] = {}
-    for kind in kinds:
-        like = four[2 if kind == "values" else 1 if kind != "queries" else 0]
-        shape = _result_shape(like, like.shape[-1])
-        found[kind] = tape.add("attention_slopes", kind, inputs, shape, q.element, data=causal)
-    if _together(q, v):
-        shape = _result_shape(four[2], v.shape[-1])
-        found["values"] = tape.add("also", "values", (found["keys and values"],), shape, q.element)
-    results = found["queries"], found.get("keys") or found["keys and values"], found["values"]
+    logarithms = tape.add("also", "logarithms", (result,), four[0].shape[:-1], "f32")
+    turned = tape.permute(result, (0, 2, 1, 3))
+    batch, heads, rows, _ = four[0].shape
+    of_rows = (batch, heads, padded_rows(rows))
+    _, columns = tiles_of(four[0], four[2])
+    prepared = tape.add("attention_slopes", "rows", (turned, four[3], logarithms), of_rows, "f32",
+                        data=tuple(columns.items()))  # fmt: skip
+    totals = tape.add("also", "totals", (prepared,), of_rows, "f32")
+    sums = sums_shape(four[0], four[2])
+    zeros = tape.add("also", "zeros", (prepared,), sums, "f32")
+    inputs = (*four, prepared, totals, zeros)
+    of_keys = tape.add("attention_slopes", "keys and values", inputs,
+                       _result_shape(four[1], k.shape[-1]), q.element, data=causal)  # fmt: skip
+    shape = _result_shape(four[2], v.shape[-1])
+    of_values = tape.add("also", "values", (of_keys,), shape, q.element)
+    added = tape.add("also", "sums", (of_keys,), sums, "f32")
+    of_queries = tape.add("attention_slopes", "queries", (added, four[0], four[2]),
+                          _result_shape(four[0], q.shape[-1]), q.element)  # fmt: skip
+    results = of_queries, of_keys, of_values
     return tuple(_by_heads(tape, x, of.shape) for x, of in zip(results, (q, k, v), strict=True))
-
-
-def _together(q: Node, v: Node) -> bool:
-    return max(q.shape[-1], v.shape[-1]) <= MOST_TOGETHER
-
-
-def _row_products(tape: Tape, result: Node, by: Node) -> Node:
-    """The sum of each row of a result times its derivative: [batch, heads, rows, 1]."""
-    wide = [tape.map("cast", x, element="f32") for x in (tape.permute(result, (0, 2, 1, 3)), by)]
-    return tape.reduce("sum", tape.map("*", *wide), -1, keep=True)

@@ -134,14 +134,15 @@ def _launch(call: KernelCall) -> Launch:
             slots.append(Slot(position, value, 0, None))
             values.append(None)
         elif parameter.kind == "descriptor":
-            slots.append(Slot(position, value.node, value.offset, _geometry(value, call)))
+            slots.append(Slot(position, value.node, value.offset, geometry(value, call)))
             values.append(None)
         else:
             values.append(value)
     return Launch(call, values, slots)
 
 
-def _geometry(descriptor: Descriptor, call: KernelCall) -> Geometry:
+def geometry(descriptor: Descriptor, call: KernelCall) -> Geometry:
+    """How a tensor lies, and the block that a launch moves of it."""
     block = library.block_of(descriptor, call.variant)
     element = library.element_type(descriptor.node)
     strides = tuple(
@@ -184,19 +185,24 @@ def run_on_device(plan: Plan, arrays: Sequence[Any], allocate: Any, stream: int)
     start = arena.data_ptr() if arena is not None else 0
     for node, offset in memory.offsets.items():
         addresses[node] = start + offset
-    outputs = {node: allocate.array(node.shape, node.element) for node in memory.outputs}
-    for node, array in outputs.items():
-        addresses[node] = array.data_ptr()
+    outputs: dict[Node, Any] = {}
     for launch in plan.launches:
         values = launch.values.copy()
         for slot in launch.slots:
-            address = addresses[slot.base]
+            address = addresses.get(slot.base)
+            if address is None:  # a result: made while kernels before run
+                base = slot.base
+                array = outputs[base] = allocate.array(base.shape, base.element)
+                address = addresses[base] = array.data_ptr()
             if slot.geometry is None:
                 values[slot.position] = address
             else:
                 address += slot.offset * BYTES[slot.base.element]
                 values[slot.position] = Located(address, slot.geometry)
         launch.start(launch.call.grid, values, stream)
+    for node in plan.memory.outputs:  # those without numbers
+        if node not in outputs:
+            outputs[node] = allocate.array(node.shape, node.element)
     return [_result(outputs, node) for node in plan.program.results]
 
 

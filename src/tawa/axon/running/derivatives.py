@@ -79,8 +79,8 @@ Slope = Callable[[Number, Number], Number]
 
 
 def _gelu(x: Number, y: Number) -> Number:
-    density = (x * x * -0.5).do("exp") / math.sqrt(2 * math.pi)
-    return ((x / math.sqrt(2)).do("erf") + 1) * 0.5 + x * density
+    density = (x * x * -0.5).do("exp") * (1 / math.sqrt(2 * math.pi))
+    return (x * math.sqrt(0.5)).do("erf") * 0.5 + 0.5 + x * density
 
 
 def _silu(x: Number, y: Number) -> Number:

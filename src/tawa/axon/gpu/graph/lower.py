@@ -344,12 +344,14 @@ def _written_there(piece: Node, joined: Node, users: Users) -> bool:
 def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
     """For what is written to another tensor's memory: that tensor, and strides and offset in it.
 
-    These are the copies into a joined tensor, and the zeros that rows are added to.
+    These are the copies into a joined tensor, and the zeros that something is added to.
     """
     found: dict[Node, tuple[Node, Shape, int]] = {}
     for node in nodes:
         if node.op == "put":
             found[node.inputs[0]] = (node, contiguous(node.shape), 0)
+        if (node.op, node.function) == ("also", "sums"):
+            found[node.inputs[0].inputs[-1]] = (node, contiguous(node.shape), 0)
         if node.op != "join":
             continue
         strides = contiguous(node.shape)

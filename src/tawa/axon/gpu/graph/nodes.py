@@ -11,7 +11,7 @@ numbers lie.
 | `reduce` | the last axis reduced to size 1 |
 | `dot` | sums of products of pairs of matrices, or of stacks of `axis` matrices |
 | `attention` | softmax(q k' / sqrt(d)) v |
-| `attention_slopes` | the derivative of that by queries, keys or values |
+| `attention_slopes` | a step towards the derivatives of that by queries, keys and values |
 | `also` | another result of the kernel of its operand |
 | `conv` | images [n, h, w, c] with filters [k, r, s, c / groups]: [n, p, q, k] |
 | `take` | rows of a table by index |

@@ -7,12 +7,11 @@ it is added. What moves through memory is counted with and without, kernel by ke
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tawa.axon.gpu.graph.fusion import Fusion, Group, reader_of
+from tawa.axon.gpu.graph.fusion import TILES, Fusion, Group, reader_of
 from tawa.axon.gpu.graph.lower import Program, Users, places, rewrite, users_of
 from tawa.axon.gpu.graph.nodes import (
     AGAIN,
@@ -39,6 +38,18 @@ MOST_ROUNDS = 4
 LAUNCH = 2**22
 """Bytes that memory moves while a kernel starts."""
 
+STEPS = {
+    "/": 8, "./": 8, "//": 10, "%": 12, "exp": 6, "log": 8, "sqrt": 8, "rsqrt": 4, "sigmoid": 14,
+    "silu": 15, "tanh": 20, "sin": 20, "cos": 20, "erf": 25, "gelu": 30, "softplus": 20, "**": 60,
+}  # fmt: skip
+"""About how many instructions a function is, if more than one."""
+
+CROWDED = 2.0**-10
+"""Bytes that memory moves while a tile of sums is followed by instructions, times their square.
+
+Registers hold the sums, the tensor core waits: two kernels with half of them each do better.
+"""
+
 
 def fused(program: Program) -> list[Group]:
     """The kernels of a program, which is changed where computing again moves fewer bytes."""
@@ -55,11 +66,21 @@ def fused(program: Program) -> list[Group]:
 
 
 def _moved(groups: Sequence[Group]) -> int:
-    """Bytes that kernels read and write, and what their launches are worth."""
+    """Bytes that kernels read and write, and what their launches and instructions are worth."""
     return sum(
-        sum(bytes_read(g.members).values()) + sum(n.bytes for n in g.outputs) + LAUNCH
+        sum(bytes_read(g.members).values()) + sum(n.bytes for n in g.outputs)
+        + LAUNCH + _crowding(g, g.members)
         for g in groups
-    )
+    )  # fmt: skip
+
+
+def _crowding(group: Group, *members: Iterable[Node]) -> int:
+    """What pointwise functions cost in a kernel that computes tiles of sums."""
+    if group.kind not in TILES:
+        return 0
+    size = group.space[0] * group.space[1]
+    whole = [n for nodes in members for n in nodes if n.op == "map" and n.size == size]
+    return round(CROWDED * size * sum(STEPS.get(n.function, 1) for n in whole) ** 2)
 
 
 def bytes_read(members: Iterable[Node]) -> dict[Node, int]:
@@ -107,6 +128,7 @@ class Recomputation:
     groups: Sequence[Group]
     users: Users = field(init=False)
     group_of: dict[Node, Group] = field(init=False)
+    group_with: dict[int, Group] = field(init=False)
     number_of: dict[int, int] = field(init=False)
     reads: dict[int, dict[Node, int]] = field(init=False)
     fixed: set[Node] = field(init=False)
@@ -116,6 +138,7 @@ class Recomputation:
         """Find who reads what, and what has to be written."""
         self.users = users_of(self.program)
         self.group_of = {node: group for group in self.groups for node in group.members}
+        self.group_with = {id(group): group for group in self.groups}
         self.number_of = _numbers(self.groups)
         self.reads = {id(group): bytes_read(group.members) for group in self.groups}
         self.fixed = {node.base for node in self.program.results}
@@ -209,8 +232,9 @@ class Recomputation:
         needed = {leaf.base for o in origins for leaf in o.leaves if leaf.base in group.members}
         outputs = dict.fromkeys([*(n for n in group.outputs if n not in gone), *needed])
         saved = sum(n.bytes for n in group.outputs) - sum(n.bytes for n in outputs)
-        saved += sum(self.reads[id(group)].values())
-        saved -= sum(bytes_read(_needed(outputs, group)).values())
+        needed_now = _needed(outputs, group)
+        saved += sum(self.reads[id(group)].values()) - sum(bytes_read(needed_now).values())
+        saved += _crowding(group, group.members) - _crowding(group, needed_now)
         readers: dict[int, list[Origin]] = {}
         for origin in origins:
             for reader in {id(self.group_of[r]) for r, _ in self._readers(origin.node)}:
@@ -222,15 +246,15 @@ class Recomputation:
                 if leaf.base.op != "constant" and leaf.base.function != "iota":
                     after[leaf.base] = max(after.get(leaf.base, 0), _bytes_seen(leaf))
             saved += sum(before.values()) - sum(after.values())
+            kernel, more = self.group_with[reader], [o.steps for o in read]
+            saved += _crowding(kernel, kernel.members) - _crowding(kernel, kernel.members, *more)
         return saved + (0 if outputs else LAUNCH)
 
 
 def _numbers(groups: Sequence[Group]) -> dict[int, int]:
-    """A number for each kernel: that of what it computes again by now, or a new one."""
-    known: dict[int, int | None] = {id(group): None for group in groups}
-    known.update((id(g), n) for g in groups for m in g.members if (n := reader_of(m)) is not None)
-    new = itertools.count(1 + max((n for n in known.values() if n is not None), default=0))
-    return {group: next(new) if number is None else number for group, number in known.items()}
+    """A new number for each kernel: larger than those of what is computed again by now."""
+    known = [reader_of(node) or 0 for group in groups for node in group.members]
+    return {id(g): number for number, g in enumerate(groups, 1 + max(known, default=0))}
 
 
 def _needed(outputs: Iterable[Node], group: Group) -> list[Node]:
@@ -321,10 +345,9 @@ class _Copies:
 
     def reader(self, node: Node, _program: Program, _users: Users) -> Node | None:
         """A reader that computes its operands itself; None if it reads none that are chosen."""
-        number = self.numbers.get(node)
-        if number is None or node.op not in ("map", "reduce"):
+        if node not in self.numbers or node.op not in ("map", "reduce"):
             return None
-        inputs = tuple(self._operand(node, operand, number) for operand in node.inputs)
+        inputs = tuple(self._operand(node, operand) for operand in node.inputs)
         if inputs == node.inputs:
             return None
         self.tape.span = node.span
@@ -332,10 +355,12 @@ class _Copies:
             node.op, node.function, inputs, node.shape, node.element, axis=node.axis, data=node.data
         )
 
-    def _operand(self, reader: Node, operand: Node, number: int) -> Node:
-        origin = self.chosen.get(operand.base)
-        if origin is None or (operand is origin.node and self.numbers[operand] == number):
+    def _operand(self, reader: Node, operand: Node) -> Node:
+        origin, kernel = self.chosen.get(operand.base), self.numbers[reader]
+        if origin is None or (operand is origin.node and self.numbers[operand] == kernel):
             return operand
+        own = reader_of(reader)
+        number = kernel if own is None else own
         seen = seen_by(reader, operand)
         made: dict[Node, Node] = {}
         for step in origin.steps:
