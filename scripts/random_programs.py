@@ -8,6 +8,7 @@ python scripts/random_programs.py --kind products         others: `products` or 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -65,12 +66,15 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300, help="how many programs")
     parser.add_argument("--kind", choices=KINDS, default="memory", help="what they are about")
     parser.add_argument("--most", type=int, help="statements of a program")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="no program begins later")
     parser.add_argument("--whole", action="store_true", help="do not make what is wrong smaller")
     chosen = parser.parse_args()
     done: list[tuple[Program, Outcome]] = []
-    begin = time.process_time()
+    begin, end = time.process_time(), time.monotonic() + chosen.seconds
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(chosen.first, chosen.first + chosen.count):
+            if time.monotonic() > end:
+                break
             found = KINDS[chosen.kind](seed, chosen.most or MOST[chosen.kind])
             outcome = compared(found, Path(folder), (None, seed))
             done.append((found, outcome))
