@@ -133,3 +133,11 @@ def test_accumulators_of_halves_gather_eight_neighbours(shape: tuple[int, int]) 
 def test_too_few_columns_are_not_gathered() -> None:
     assert gathered(accumulator((64, 16), 4), 1, 8) is None
     assert gathered(accumulator((64, 24), 4), 1, 8) is None
+
+
+def test_warps_of_few_columns_gather_what_fills_a_sector() -> None:
+    layout = accumulator((64, 16), 4)
+    near = gathered(layout, 1, 4)
+    assert near is not None
+    assert near.vector(1) == 4
+    assert sectors(layout, 1, 4, 2) == 2 * sectors(near, 1, 4, 2)

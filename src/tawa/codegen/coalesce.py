@@ -49,10 +49,13 @@ def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
         wanted = segments(shape, g.warps, dim, vector, size)
         if wanted is not None and own >= WORTH * sectors(wanted, dim, vector, size):
             return wanted
-    near = gathered(layout, dim, vector)
-    if near is None or lane_swaps(layout, near, size) is None:
-        return layout
-    return near if own >= WORTH_OF_SHUFFLES * sectors(near, dim, vector, size) else layout
+    while vector > layout.vector(dim):
+        near = gathered(layout, dim, vector)
+        if near is not None and lane_swaps(layout, near, size) is not None:
+            enough = own >= WORTH_OF_SHUFFLES * sectors(near, dim, vector, size)
+            return near if enough else layout
+        vector //= 2  # a warp's share of a row may be too short for the widest store
+    return layout
 
 
 def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:
