@@ -67,6 +67,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=KINDS, default="memory", help="what they are about")
     parser.add_argument("--most", type=int, help="statements of a program")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no program begins later")
+    parser.add_argument("--ptx", action="store_true", help="run what NVRTC makes of them, too")
     parser.add_argument("--whole", action="store_true", help="do not make what is wrong smaller")
     chosen = parser.parse_args()
     done: list[tuple[Program, Outcome]] = []
@@ -76,13 +77,13 @@ def main() -> int:
             if time.monotonic() > end:
                 break
             found = KINDS[chosen.kind](seed, chosen.most or MOST[chosen.kind])
-            outcome = compared(found, Path(folder), (None, seed))
+            outcome = compared(found, Path(folder), (None, seed), ptx=chosen.ptx)
             done.append((found, outcome))
             if not outcome.bad:
                 continue
             print(f"seed {seed}: {outcome.verdict} {outcome.where}\n{outcome.text}", flush=True)
             if not chosen.whole:
-                small = shrunk(found, Path(folder), outcome)
+                small = shrunk(found, Path(folder), outcome, ptx=chosen.ptx)
                 print(small.source, replace(small, body=[]), flush=True)
     counts = Counter(outcome.verdict for _, outcome in done)
     each = (time.process_time() - begin) / len(done)

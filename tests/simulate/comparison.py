@@ -29,6 +29,7 @@ from tawa.runtime.overlaps import overlapping
 from tawa.simulate.interpret import aref, hopper, tile
 from tawa.simulate.interpret.errors import ProtocolError
 from tawa.simulate.interpret.launch import kernel_of, spec_of
+from tawa.simulate.ptx.launch import run as run_ptx
 from tawa.tile.analysis.alias import APART, pairs
 from tawa.tile.passes.overlaps import Overlaps
 
@@ -155,24 +156,43 @@ def run_level(program: Program, found: Lowered, level: str, seed: int | None = N
     return list(memories)
 
 
-def compared(program: Program, folder: Path, seeds: tuple[int | None, ...] = (None,)) -> Outcome:
-    """Run a program at all levels; without what was asked for in vain, if its options are refused."""
-    found = with_options(program, folder, seeds)
+def run_ptx_of(program: Program, kernel: Kernel) -> list[Any]:
+    """The memories after a run of what the assembler gets."""
+    memories = program.memories()
+    named = program.arguments(memories)
+    compiled = kernel.compile(**named, **program.options)
+    arguments = [named[name] for name in compiled.spec.arguments]
+    text = str(compiled.stages["ptx"])
+    run_ptx(text, compiled.spec, program.grid, arguments, multiprocessors=2)
+    return list(memories)
+
+
+def compared(
+    program: Program, folder: Path, seeds: tuple[int | None, ...] = (None,), *, ptx: bool = False
+) -> Outcome:
+    """Run a program at all levels, with `ptx` also by the PTX that NVRTC makes of it.
+
+    Without what was asked for in vain, if its options are refused.
+    """
+    found = with_options(program, folder, seeds, ptx=ptx)
     if found.verdict != "refused":
         return found
     plain = copy(program)
     plain.options = {}
-    plain = with_options(plain, folder, seeds)
+    plain = with_options(plain, folder, seeds, ptx=ptx)
     return replace(plain, options=False)
 
 
-def with_options(program: Program, folder: Path, seeds: tuple[int | None, ...]) -> Outcome:
+def with_options(
+    program: Program, folder: Path, seeds: tuple[int | None, ...], *, ptx: bool = False
+) -> Outcome:
     """Run a program at all levels; the last in several orders of its actors."""
     expected = program.expected()
     roles = False
     try:
         with limited(SECONDS):
-            found = lowered(program, kernel_in(folder, program.source))
+            kernel = kernel_in(folder, program.source)
+            found = lowered(program, kernel)
             roles = found.roles
             for level in LEVELS:
                 for seed in seeds if level == "hopper" else (None,):
@@ -181,6 +201,12 @@ def with_options(program: Program, folder: Path, seeds: tuple[int | None, ...]) 
                         return Outcome(
                             "wrong", level, _difference(program.names, expected, memories), roles
                         )
+            if ptx and program.options.get("cluster", 1) == 1:
+                memories = run_ptx_of(program, kernel)
+                if not all(map(np.array_equal, expected, memories)):
+                    return Outcome(
+                        "wrong", "ptx", _difference(program.names, expected, memories), roles
+                    )
     except TimeoutError as error:
         return Outcome("hang", text=str(error), roles=roles)
     except ProtocolError as error:
@@ -221,12 +247,12 @@ def _difference(names: Sequence[str], expected: list[Any], found: list[Any]) -> 
     return "\n".join(lines)
 
 
-def shrunk(program: Some, folder: Path, outcome: Outcome) -> Some:
+def shrunk(program: Some, folder: Path, outcome: Outcome, *, ptx: bool = False) -> Some:
     """A program of fewer statements and options with the same verdict."""
 
     def same(candidate: Some) -> bool:
         try:
-            got = compared(candidate, folder, (None, 0, 1))
+            got = compared(candidate, folder, (None, 0, 1), ptx=ptx)
         except (NameError, TypeError, IndexError, SyntaxError):  # Python itself does not run it
             return False
         return (got.verdict, got.where) == (outcome.verdict, outcome.where) and (
