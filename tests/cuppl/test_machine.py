@@ -72,3 +72,18 @@ def test_no_frame_hides_a_reference_from_the_collector(explicit_recursion: bool)
             if isinstance(item, Load)
         }
         assert not copies & popped
+
+
+def test_only_what_may_wait_has_a_frame_to_come_back_to() -> None:
+    """Not a coin with a bad bias; of vectors made one after the other, some at once."""
+
+    def frames(program: str) -> int:
+        observed = f"def main () = {program} observe (normal 0 1) 1; (b0, b59)"
+        machine = lower(cuppl.model(observed).elaborated, True).machine
+        assert machine is not None
+        return len(machine.frames)
+
+    coins = "".join(f"let b{k} = flip (1.0 / {k + 2}.0) in " for k in range(60))
+    vectors = "".join(f"let b{k} = [w, {k}.0] in " for k in range(60))
+    assert frames(coins) < 8
+    assert frames("let w = sample (normal 0 1) in " + vectors) < 16

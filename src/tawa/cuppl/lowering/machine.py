@@ -55,6 +55,7 @@ from tawa.cuppl.lowering.dataflow import (
     used_by_terminator,
 )
 from tawa.cuppl.lowering.fixed import fixed_parameters
+from tawa.cuppl.lowering.suspension import waiting_functions
 from tawa.cuppl.lowering.tail import LOOP_HEAD, is_tail_call
 from tawa.cuppl.typing.failures import NO_RESET, STACK_FULL
 
@@ -77,6 +78,8 @@ SUSPENDED = 0
 DONE = -1
 ENTRY_POINT, FINAL_POINT, DONE_POINT, MARK_POINT = 0, 1, 2, 3
 I64, BOOL = Type.I64, Type.BOOL
+MOST_AT_ONCE = 32
+"""Words of heap that are taken at once: a lane of a GPU gets no more at first."""
 
 
 @dataclass(slots=True)
@@ -133,6 +136,9 @@ class _Builder:
     given: set[Reg] = field(default_factory=set[Reg])
     prefix: str = ""
     fixed: set[Reg] = field(default_factory=set[Reg])
+    waiting: set[str] = field(default_factory=set[str])
+    stopping: set[str] = field(default_factory=set[str])
+    """Functions in which a particle may wait, or be suspended."""
     header: int = 2
     state: Reg = Reg("state", I64)
     stride: Reg = Reg("stride", I64)
@@ -141,6 +147,8 @@ class _Builder:
 
     def run(self) -> Machine:
         names = [n for n in self.program.functions if n in self.suspending]
+        self.waiting = waiting_functions(self.program)
+        self.stopping = self.waiting | self.suspending
         self.header = 4 if touches(self.program, ("memo", "memo_count")) else 2
         self.prefixes = {name: f"f{k}_" for k, name in enumerate(names)}
         results = self.program.functions[self.main].results
@@ -314,8 +322,19 @@ class _Builder:
 
     def instructions(self, block: Block, after: set[Reg]) -> bool:
         """Emit a block's instructions; true if it ended in a tail call."""
+        taken: dict[int, tuple[Reg, int]] = {}
         for index, item in enumerate(block.instructions):
             rest = block.instructions[index + 1 :]
+            if index in taken:
+                assert isinstance(item, Alloc)
+                self.take(Reg(self.prefix + item.dst.name, item.dst.type), *taken[index])
+                continue
+            if isinstance(item, Alloc):
+                before = self.named(live_before(block.instructions[index:], after))
+                taken |= self.allocations(block.instructions, index, before)
+                if index in taken:
+                    self.take(Reg(self.prefix + item.dst.name, item.dst.type), *taken[index])
+                    continue
             if isinstance(item, Call | Alloc | Factor | Reset | Shift | Resume):
                 live = self.named(live_before(rest, after))
                 before = self.named(live_before(block.instructions[index:], after))
@@ -326,6 +345,40 @@ class _Builder:
             else:
                 self.put(rename(item, self.prefix))
         return False
+
+    def allocations(
+        self, items: Sequence[Instruction], first: int, before: list[Reg]
+    ) -> dict[int, tuple[Reg, int]]:
+        """Room for an allocation and those right behind it, taken at once if they are several.
+
+        For each its place: the start of that room, and how many words lie before.
+        """
+        places: dict[int, int] = {}
+        words = 0
+        for index in range(first, len(items)):
+            item = items[index]
+            if isinstance(item, Alloc):
+                if isinstance(item.words, Reg) or words + item.words > MOST_AT_ONCE:
+                    break
+                places[index] = words
+                words += item.words
+            elif isinstance(item, Factor | Reset | Shift | Resume) or (
+                isinstance(item, Call) and item.function in self.stopping
+            ):
+                break
+        if len(places) < 2:
+            return {}
+        start, size = self.fresh(Type.REF), self.fresh()
+        self.native_call(Call((start,), "allocate", (size,)), before, (Const(size, words),))
+        return {index: (start, before) for index, before in places.items()}
+
+    def take(self, target: Reg, start: Reg, words: int) -> None:
+        """Some of the room that was taken at once."""
+        address = self.fresh()
+        self.put(Copy(address, start))
+        if words:
+            address = self.op("addi", address, self.const(8 * words))
+        self.put(Copy(target, address))
 
     def named(self, regs: set[Reg]) -> list[Reg]:
         """Registers with the function's prefix, references and the rest in a fixed order."""
@@ -421,9 +474,8 @@ class _Builder:
         self.move(dsts, self.return_regs([d.type for d in dsts]))
 
     def native_call(self, call: Call, before: list[Reg], again: tuple[Const, ...] = ()) -> None:
-        """Call; if that fails, suspend to try `again`, for which those constants are made again."""
-        callee = self.program.functions[call.function]
-        if not callee.may_fail:
+        """Call; without room, suspend to try `again`, where those constants are made anew."""
+        if call.function not in self.waiting:
             self.put(*again, call)
             return
         _, _, point = self.retry(before).partition(" ")

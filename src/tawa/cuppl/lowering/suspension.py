@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tawa.cuppl.core.ir import Call, Factor, Program, Reset, Resume, Shift
+from tawa.cuppl.core.ir import Alloc, Call, Factor, Fail, Program, Reset, Resume, Shift
+from tawa.cuppl.typing.failures import STACK_FULL
 
-__all__ = ["choose_variants", "recursive_functions", "suspending_functions"]
+__all__ = [
+    "choose_variants",
+    "recursive_functions",
+    "suspending_functions",
+    "waiting_functions",
+]
 
 
 def suspending_functions(program: Program, more: set[str]) -> set[str]:
@@ -23,18 +29,32 @@ def suspending_functions(program: Program, more: set[str]) -> set[str]:
                     found.add(function.name)
                 if isinstance(item, Reset | Shift):
                     found.add(item.function)
+    return _callers_too(program, found)
+
+
+def waiting_functions(program: Program) -> set[str]:
+    """Functions that may run out of heap or native stack, so that a particle has to wait in them.
+
+    All other failures are the end of a run.
+    """
+    found = {
+        function.name
+        for function in program.functions.values()
+        for block in function.blocks.values()
+        if any(isinstance(item, Alloc) for item in block.instructions)
+        or (isinstance(block.terminator, Fail) and block.terminator.code <= STACK_FULL)
+    }
+    return _callers_too(program, found)
+
+
+def _callers_too(program: Program, found: set[str]) -> set[str]:
+    callees = {name: function.callees() for name, function in program.functions.items()}
     changed = True
     while changed:
-        changed = False
-        for function in program.functions.values():
-            if function.name not in found and _calls(function.callees(), found):
-                found.add(function.name)
-                changed = True
+        more = {name for name, called in callees.items() if name not in found and called & found}
+        found |= more
+        changed = bool(more)
     return found
-
-
-def _calls(callees: set[str], found: set[str]) -> bool:
-    return bool(callees & found)
 
 
 def choose_variants(program: Program, suspending: set[str]) -> None:
