@@ -44,6 +44,21 @@ def test_a_changed_kernel_sees_what_stood_around_it():
     assert x.tolist() == [1, 4, 7, 10]
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_name_without_a_value_is_no_matter_where_it_is_not_used(named: bool):
+    if named:
+        missing = tl.constexpr(9)
+
+    @jit
+    def kept(x):
+        tl.store(x, tl.load(x) + missing)
+
+    x = torch.zeros(1, dtype=torch.int32)
+    kept._unsafe_update_src(kept.src if named else kept.src.replace("missing", "4"))
+    kept[(1,)](x)
+    assert x.tolist() == [9 if named else 4]
+
+
 def test_formats_of_other_chips_are_refused():
     bits, z = torch.tensor([56, 60], dtype=torch.int8), torch.zeros(2)
     with pytest.raises(TawaError, match="not supported in this architecture"):

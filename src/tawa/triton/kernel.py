@@ -7,6 +7,7 @@ import inspect
 import linecache
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -182,7 +183,7 @@ class JITFunction(Kernel, KernelInterface):
         file = f"<text of {self.__qualname__}, {hashlib.sha256(new_src.encode()).hexdigest()}>"
         linecache.cache[file] = (len(new_src), None, new_src.splitlines(keepends=True), file)
         made: dict[str, Any] = {}
-        around = inspect.getclosurevars(self.fn).nonlocals
+        around = _filled_cells(self.fn)
         scope = {**self.fn.__globals__, **around} if around else self.fn.__globals__
         exec(compile(new_src, file, "exec"), scope, made)
         made[self.fn.__name__].__module__ = self.fn.__module__
@@ -320,6 +321,18 @@ class JITFunction(Kernel, KernelInterface):
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         return super().prepared(args, kwargs, grid)
+
+
+def _filled_cells(function: Callable[..., Any]) -> dict[str, Any]:
+    """What the names of a function's surrounding functions stand for, of those that have a value.
+
+    One that is assigned after the function was decorated, or calls itself, may have none yet.
+    """
+    found: dict[str, Any] = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # an empty cell
+            found[name] = cell.cell_contents
+    return found
 
 
 def _type_name(text: str) -> str:
