@@ -108,3 +108,17 @@ def test_filters_of_every_second_tap_are_read_where_they_lie(monkeypatch: pytest
     apart[:, ::2, ::2] = dy
     turned = w[:, ::-1, ::-1].transpose(3, 1, 2, 0)
     assert np.abs(dx - reference(apart, turned, padding=(2, 4))).max() < 1e-2
+
+
+@pytest.mark.parametrize("own", [16, 3])
+def test_taps_of_a_plane_share_a_window(own: int):
+    x, dy = half(1, 21, 19, own), half(1, 11, 10, 32)
+    sharing = Sharing(2, 64, 32, (1, 4, 8), 2, windows=True)
+    dw = conv_gradients.gradient_of_filters(
+        dy, x, (32, 3, 3, own), None, sharing, stride=2, padding=1
+    )
+    padded = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    for r, s in np.ndindex(3, 3):
+        pixels = padded[:, r : r + 21 : 2, s : s + 19 : 2]
+        exact = np.einsum("npqk,npqc->kc", dy.astype(float), pixels)
+        assert np.abs(dw[:, r, s] - exact).max() < 1e-2

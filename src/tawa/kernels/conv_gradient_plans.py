@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import gcd, prod
 
+from tawa.kernels.conv_kernels import runs_of_taps
 from tawa.kernels.conv_shapes import Convolution
 from tawa.kernels.product_times import LINE, Iteration, launch_us, waves_cycles
 from tawa.machine.chips import Chip
@@ -60,17 +61,19 @@ class Sharing:
     def blocks(self, conv: Convolution) -> int:
         """Programs that have the same share of the pixels."""
         own, ours = conv.c // conv.groups, conv.k // conv.groups
-        across, down = (conv.r, 1) if conv.s == 1 else (conv.s, conv.r)
-        lines = conv.depth.taps * down * -(-across // self.taps)
+        lines = conv.depth.taps * conv.r * conv.s
+        if self.windows:
+            along = _along(conv)
+            lines = lines // along[0] * runs_of_taps(along, self.taps, along[1])
         return conv.groups * -(-ours // self.filters) * -(-own // self.channels) * lines
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
         """The time that is expected; an element has `size` bytes."""
         pixels, sums = prod(self.tile), self.filters * self.channels * self.taps
-        high, wide = (0, 1) if conv.s > 1 else (1, 0)
-        high = self.tile[1] + high * (self.taps - 1) * conv.dilation[0]
-        wide = self.tile[2] + wide * (self.taps - 1) * conv.dilation[1]
-        given, read = pixels * self.filters, self.tile[0] * high * wide * self.channels
+        _, stride, dilation, _ = _along(conv)
+        more = (self.taps - 1) * (dilation // gcd(stride, dilation))
+        beside = self.tile[0] * self.tile[1 if conv.s > 1 else 2] * more
+        given, read = pixels * self.filters, (pixels + beside) * self.channels
         rows = given * size / LINE + read * size / min(LINE, self.channels * size)
         lines, loaded = pixels * size / LINE * self.taps, (given + read) * size
         one = Iteration(
@@ -89,6 +92,15 @@ class Sharing:
         parts = (2 * self.shares + 1) * 4 * conv.k * conv.taps * conv.c // conv.groups
         time = launch_us(cycles, moved, (results + image) * size / speed, chip)
         return time + terms.second_pass_us + parts / speed
+
+
+def _along(conv: Convolution) -> tuple[int, int, int, int]:
+    """Taps, stride, dilation and pad of the dimension whose taps share windows.
+
+    That of columns, or of rows if filters have one column.
+    """
+    one = 0 if conv.s == 1 else 1
+    return (conv.r, conv.s)[one], conv.stride[one], conv.dilation[one], conv.pad[one][0]
 
 
 def _tiles(conv: Convolution, tile: tuple[int, int, int]) -> int:
@@ -124,9 +136,10 @@ def _programs(conv: Convolution) -> Iterator[tuple[int, int, int, tuple[int, int
         for channels in (c for c in CHANNELS if c < own + 32 or c == CHANNELS[0]):
             if filters * channels <= MOST_SUMS[0]:
                 yield from ((1, filters, channels, tile, False) for tile in _shapes(conv))
-            most, apart = (conv.r, conv.dilation[0]) if conv.s == 1 else (conv.s, conv.dilation[1])
-            for taps in range(2, most + 1) if conv.stride == (1, 1) else ():
-                wide = 8 + (taps - 1) * apart <= WIDEST
+            size, stride, dilation, _ = _along(conv)
+            step = gcd(stride, dilation)
+            for taps in range(2, -(-size // (stride // step)) + 1):
+                wide = 8 + (taps - 1) * (dilation // step) <= WIDEST
                 fits = filters * channels * taps <= MOST_SUMS[1]
                 if wide and fits and channels in OF_WINDOWS:
                     for tile in WINDOWS:

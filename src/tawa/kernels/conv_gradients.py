@@ -7,12 +7,6 @@ programs share those, write parts in fp32, and the parts are added in their orde
 is the same each time.
 """
 
-# Kernel code computes with `constexpr` parameters as with the numbers they hold.
-# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
-# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
-# pyright: reportUnnecessaryComparison=false, reportPossiblyUnboundVariable=false
-# pyright: reportAssignmentType=false
-
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -21,7 +15,6 @@ from math import prod
 from typing import Any, TypeAlias
 
 import tawa
-import tawa.language as tl
 from tawa.kernels.conv import (
     compute,
     compute_turned,
@@ -43,8 +36,8 @@ from tawa.kernels.conv_arguments import (
 )
 from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
+from tawa.kernels.conv_gradient_kernels import conv_weights, conv_weights_of_rows
 from tawa.kernels.conv_gradient_plans import Sharing, sharing
-from tawa.kernels.conv_kernels import plane_of, taps_of_plane
 from tawa.kernels.conv_plans import Tiling
 from tawa.kernels.conv_shapes import (
     Back,
@@ -244,7 +237,7 @@ def _place(taps: tuple[int, int, int], turned: list[Turned]) -> Back:
     """Where the taps of each dimension lie among those of the filters."""
     steps = [found[1] - found[0] if len(found) > 1 else 1 for found, _, _ in turned]
     depth, rows, columns = (found[0] for found, _, _ in turned)
-    return Back(tuple(taps), (depth, rows, columns), (steps[0], steps[1], steps[2]))
+    return Back((taps[0], taps[1], taps[2]), (depth, rows, columns), (steps[0], steps[1], steps[2]))
 
 
 def _pads(turned: Turned, size: int, results: int) -> Sides:
@@ -286,183 +279,6 @@ def _require(dy: Any, w: Any, conv: Convolution, shape: tuple[int, ...]) -> None
             expected=f"one of {', '.join(TYPES)}, both the same",
             found=" and ".join(kinds),
         )
-
-
-@tawa.jit
-def depth_results(t: Any, N: Any, D: Any, DO: Any, DEPTH: tl.constexpr) -> Any:
-    """Of a tap of the depth: the first picture of a result that it has one for, and how many.
-
-    And how many of all N images.
-    """
-    if DEPTH is None:
-        return 0, 1, N
-    off = DEPTH[3] - t * DEPTH[2]
-    stride: tl.constexpr = DEPTH[1]
-    first = tl.maximum(0, (off + stride - 1) // stride)
-    last = tl.minimum(DO, (D + off + stride - 1) // stride)
-    count = tl.maximum(last - first, 0)
-    return first, count, N * count
-
-
-@tawa.jit
-def pictures_of_tap(
-    number: Any, t: Any, found: Any, D: Any, DO: Any, DEPTH: tl.constexpr,
-) -> Any:  # fmt: skip
-    """Of a number among the pictures of a tap: the picture of the result, and that of the image."""
-    if DEPTH is None:
-        return number, number
-    count = tl.maximum(found[1], 1)
-    d = found[0] + number % count
-    image = number // count
-    return image * DO + d, image * D + d * DEPTH[1] + t * DEPTH[2] - DEPTH[3]
-
-
-@tawa.jit
-def place_of(
-    block: Any, OURS: tl.constexpr, OWN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-) -> Any:  # fmt: skip
-    """Of a block of filters and channels: its first channel and filter of a group, and that."""
-    across: tl.constexpr = tl.cdiv(OWN, BN)
-    down: tl.constexpr = tl.cdiv(OURS, BM)
-    return block % across * BN, block // across % down * BM, block // (across * down)
-
-
-@tawa.jit
-def store_part(
-    parts: Any, acc: Any, share: Any, at: Any, tap: Any, exists: Any, TAPS: tl.constexpr,
-    OURS: tl.constexpr, OWN: tl.constexpr, GROUPS: tl.constexpr,
-):  # fmt: skip
-    """Store a share's sums of a tap, if it `exists`; `at` has the group, filter and channel."""
-    group, k, c = at
-    filter = k + tl.arange(0, acc.shape[0])
-    channel = c + tl.arange(0, acc.shape[1])
-    row = share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter
-    row = (row * TAPS + tap) * OWN
-    stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & exists
-    tl.store(parts + row[:, None] + channel[None, :], acc, mask=stored)
-
-
-@tawa.jit
-def conv_weights(
-    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: Any,
-    K: Any, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any,
-    R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
-    DEPTH: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr, GROUPS: tl.constexpr,
-    OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
-    TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
-    """One tap's filters and channels, over a share of the pixels.
-
-    `parts` is [SHARES, K, T, R, S, OWN]; `OURS` and `OWN` are the filters and the channels of a
-    group, `..._PITCH` what there is of them from group to group.
-    """
-    tl.extra.cuda.gdc_launch_dependents()
-    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
-    results = N if DEPTH is None else N * DO
-    gradient = tl.make_tensor_descriptor(
-        dy, [results, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BM]
-    )
-    share = tl.program_id(1)
-    tap = tl.program_id(0) % (deep * R * S)
-    block = tl.program_id(0) // (deep * R * S)
-    c, k, group = place_of(block, OURS, OWN, BM, BN)
-    d = tap // (R * S)
-    r = tap // S % R
-    s = tap % S
-    found = depth_results(d, N, D, DO, DEPTH)
-    columns = tl.cdiv(Q, TW)
-    rows = tl.cdiv(P, TH)
-    tiles = tl.cdiv(found[2], TN) * rows * columns
-    first = share * tiles // SHARES
-    last = (share + 1) * tiles // SHARES
-    acc = tl.zeros((BM, BN), tl.float32)
-    for ph in tl.static_range(STRIDE_H):
-        for pw in tl.static_range(STRIDE_W):
-            down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
-            across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
-            if down[1] * across[1] > 0:
-                plane = plane_of(
-                    x, (N * D, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
-                    (TN, TH, TW, BN),
-                )  # fmt: skip
-                above = r * DILATION_H - PAD_H - ph
-                left = s * DILATION_W - PAD_W - pw
-                reads = (above % STRIDE_H == 0) & (left % STRIDE_W == 0)
-                for tile in range(first, tl.where(reads, last, first)):
-                    q = tile % columns * TW
-                    p = tile // columns % rows * TH
-                    number = tile // (columns * rows) * TN
-                    result, picture = pictures_of_tap(number, d, found, D, DO, DEPTH)
-                    dz = gradient.load([result, p, q, group * OURS_PITCH + k])
-                    pixels = plane.load(
-                        [picture, p + above // STRIDE_H, q + left // STRIDE_W,
-                         group * OWN_PITCH + c]
-                    ).reshape([TN * TH * TW, BN])  # fmt: skip
-                    acc = tl.dot(dz.reshape([TN * TH * TW, BM]).T, pixels, acc)
-    at = group, k, c
-    store_part(parts, acc, share, at, tap, True, deep * R * S, OURS, OWN, GROUPS)
-
-
-@tawa.jit
-def conv_weights_of_rows(
-    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: Any,
-    K: Any, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any,
-    R: tl.constexpr, S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
-    PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr, OURS: tl.constexpr,
-    OWN: tl.constexpr, GROUPS: tl.constexpr, OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
-):  # fmt: skip
-    """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once.
-
-    Of filters of one column it is the window of some taps of that.
-    """
-    tl.extra.cuda.gdc_launch_dependents()
-    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
-    results = N if DEPTH is None else N * DO
-    gradient = tl.make_tensor_descriptor(
-        dy, [results, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BM]
-    )
-    down: tl.constexpr = DILATION_H if S == 1 else 0
-    across: tl.constexpr = 0 if S == 1 else DILATION_W
-    size: tl.constexpr = (1, TH + (TAPS - 1) * down, TW + (TAPS - 1) * across, BN)
-    image = tl.make_tensor_descriptor(x, [N * D, H, W, C], [x_n, x_h, x_w, 1], size)
-    share = tl.program_id(1)
-    taps: tl.constexpr = R if S == 1 else S
-    lines: tl.constexpr = deep if S == 1 else deep * R
-    runs: tl.constexpr = tl.cdiv(taps, TAPS)
-    line = tl.program_id(0) // runs % lines
-    start = tl.program_id(0) % runs * TAPS
-    d, r, s = line, start, 0
-    if S > 1:
-        d, r, s = line // R, line % R, start
-    block = tl.program_id(0) // (lines * runs)
-    c, k, group = place_of(block, OURS, OWN, BM, BN)
-    found = depth_results(d, N, D, DO, DEPTH)
-    columns = tl.cdiv(Q, TW)
-    rows = tl.cdiv(P, TH)
-    tiles = found[2] * rows * columns
-    sums = (tl.zeros((BM, BN), tl.float32),) * TAPS
-    for tile in range(share * tiles // SHARES, (share + 1) * tiles // SHARES):
-        q = tile % columns * TW
-        p = tile // columns % rows * TH
-        result, picture = pictures_of_tap(tile // (columns * rows), d, found, D, DO, DEPTH)
-        dz = gradient.load([result, p, q, group * OURS_PITCH + k]).reshape([TH * TW, BM])
-        window = image.load(
-            [picture, p + r * DILATION_H - PAD_H, q + s * DILATION_W - PAD_W,
-             group * OWN_PITCH + c]
-        )  # fmt: skip
-        new = ()
-        for t in tl.static_range(TAPS):
-            pixels = tl.extract_slice(window, [0, t * down, t * across, 0], [1, TH, TW, BN])
-            new += (tl.dot(dz.T, pixels.reshape([TH * TW, BN]), sums[t]),)
-        sums = new
-    at = group, k, c
-    for t in tl.static_range(TAPS):
-        store_part(
-            parts, sums[t], share, at, line * taps + start + t, start + t < taps, deep * R * S,
-            OURS, OWN, GROUPS,
-        )  # fmt: skip
 
 
 def gradient_of_filters(
@@ -562,7 +378,8 @@ def _shares_of_filters(
     ends = top, left, conv.depth.constants, ours, own, conv.groups, ours_pitch, own_pitch
     if way.windows:
         conv_weights_of_rows[(blocks, shares)](
-            x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.dilation, *ends, *tile[1:],
+            x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, *ends,
+            *tile[1:],
             way.filters, way.channels, way.taps,
         )  # fmt: skip
     else:

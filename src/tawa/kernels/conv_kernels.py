@@ -60,6 +60,23 @@ def taps_of_plane(size: int, stride: int, dilation: int, pad: int, plane: int) -
     return taps[0], len(taps), stride // common, first, dilation // common
 
 
+@tl.constexpr_function
+def step_of_taps(stride: int, dilation: int) -> int:
+    """Taps from one of a plane to the next."""
+    return stride // math.gcd(stride, dilation)
+
+
+@tl.constexpr_function
+def runs_of_taps(along: tuple[int, int, int, int], taps: int, planes: int) -> int:
+    """Runs of so many taps at most, each of one plane, that the first planes have.
+
+    `along` has the taps, stride, dilation and pad of the dimension.
+    """
+    size, stride, dilation, pad = along
+    counts = (taps_of_plane(size, stride, dilation, pad, at)[1] for at in range(planes))
+    return sum(-(-count // taps) for count in counts)
+
+
 @tawa.jit
 def ended(
     acc: Any, ends: Any, channel: Any, K: Any, at: Any, stored: Any, ACTIVATION: tl.constexpr,
