@@ -238,3 +238,65 @@ def _require_channels(c: int, k: int, own: int, groups: Any, w: Any) -> None:
             expected=f"w {[k, *w.shape[1:-1], c // groups]}, for {c} channels in {groups} group(s)",
             found=f"w {list(w.shape)}",
         )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A dimension of a convolution."""
+
+    size: int
+    results: int
+    taps: int
+    stride: int
+    dilation: int
+    pad: Sides
+
+
+def axes_of(conv: Convolution, results: int, size: int) -> tuple[Axis, Axis, Axis]:
+    """Depth, with `size` pictures and so many `results`, rows and columns."""
+    d, (down, across), (high, wide) = conv.depth, conv.stride, conv.dilation
+    return (
+        Axis(size, results, d.taps, d.stride, d.dilation, d.pad),
+        Axis(conv.h, conv.p, conv.r, down, high, conv.pad[0]),
+        Axis(conv.w, conv.q, conv.s, across, wide, conv.pad[1]),
+    )
+
+
+TurnedTaps: TypeAlias = tuple[list[int], int, int]
+"""Taps that reach a row, rows from one to the next, and the row that the first of them reads."""
+
+
+def turned_taps(axis: Axis, first: int) -> TurnedTaps:
+    """The taps that reach every `stride`-th row from `first` on, the last tap first."""
+    place = axis.pad[0] + first
+    steps = ((t, place - t * axis.dilation) for t in reversed(range(axis.taps)))
+    reach = [(t, step // axis.stride) for t, step in steps if step % axis.stride == 0]
+    rows = [row for _, row in reach]
+    return [t for t, _ in reach], rows[1] - rows[0] if len(rows) > 1 else 1, rows[0] if rows else 0
+
+
+def place_of_taps(taps: tuple[int, int, int], turned: list[TurnedTaps]) -> Back:
+    """Where the taps of each dimension lie among those of the filters."""
+    steps = [found[1] - found[0] if len(found) > 1 else 1 for found, _, _ in turned]
+    depth, rows, columns = (found[0] for found, _, _ in turned)
+    return Back((taps[0], taps[1], taps[2]), (depth, rows, columns), (steps[0], steps[1], steps[2]))
+
+
+def sides_of(turned: TurnedTaps, size: int, results: int) -> Sides:
+    """What comes before and after `size` rows that give so many results; may be negative."""
+    taps, step, first = turned
+    return -first, results - size + first + step * (len(taps) - 1)
+
+
+def turned_back(
+    conv: Convolution, n: int, turned: list[TurnedTaps], sides: list[Sides], axes: tuple[Axis, ...]
+) -> Convolution:
+    """The convolution of the results that gives the rows and columns of one remainder."""
+    (deep, down, across), (_, rows, columns) = turned, axes
+    depth = Depth(axes[0].results, len(deep[0]), 1, sides[0], deep[1])
+    if depth.flat:
+        n, depth = n * depth.size, Depth()
+    return Convolution(
+        n, rows.results, columns.results, conv.k, conv.c, len(down[0]), len(across[0]), (1, 1),
+        (sides[1], sides[2]), (down[1], across[1]), conv.groups, depth,
+    )  # fmt: skip
