@@ -82,7 +82,7 @@ class Sharing:
         programs, terms = self.blocks(conv) * self.shares, chip.products
         waves = -(-programs // chip.multiprocessors)
         count = -(-_tiles(conv, self.tile) // self.shares)
-        main = count * one.cycles(min(programs, chip.multiprocessors), chip)
+        main = count * one.cycles(chip.multiprocessors, chip)
         main *= 1 + SPREAD * self.tile[0]
         cycles = waves_cycles(main, terms.stored_each * sums, waves, {}, chip)
         results = conv.pictures * conv.p * conv.q * conv.k

@@ -30,6 +30,8 @@ TURN = 500
 APART, SPREAD, FAR = 1.5, 0.027, 31
 """What L2 could give of filters while it gives a byte of a tile's pixels, which other programs do
 not read; by what part more for each further image of it, as they lie apart, up to so many."""
+MISALIGNED = 2.4
+"""Lines that a row of a tile of pixels touches if rows do not start with one, as GEMM's do."""
 SHARPNESS = 8.0
 """How nearly the longer of a kernel's own time and its memory's is both's time (a norm)."""
 NEARLY = 1.02
@@ -125,6 +127,8 @@ class Tiling:
         written = self._loaded(conv, self.kernel != "taps") * size / count
         filters = 0 if kept else self.filters * inner * size / count
         apart = APART * (1 + SPREAD * min(self.images - 1, FAR)) * (written - filters)
+        if conv.c * size % min(self.channels * size, LINE):
+            apart *= MISALIGNED
         lines, rows = inner * size / LINE / count, written / min(self.channels * size, LINE)
         one = Iteration(
             self.pixels, self.filters, lines, filters + apart, written, rows_loaded=rows
