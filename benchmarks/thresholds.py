@@ -36,9 +36,6 @@ FIGURES: dict[str, tuple[Any, ...]] = {
     "scheduling.combine": (3, 12),
     "scheduling.branch": (4, 16),
     "thresholds.remade_work": (6, 24),
-    "thresholds.room_registers": (32, 128),
-    "thresholds.few_registers": (2, 8),
-    "thresholds.resident_registers": (16, 64),
     "thresholds.exchange_gain": (1.25, 5.0),
     "thresholds.occupancy_cuts": ((0.2, 0.225), (0.2, 0.9)),
     "thresholds.address_work": (75, 300),
@@ -163,6 +160,10 @@ def start(
 
 def compare(folder: Path, words: str, figures: list[str], rows: Path | None) -> None:
     """Run all processes, print the table and keep the rows."""
+    from rows import commit
+
+    from tawa.runtime import driver
+
     running = [start(folder, words, "plain")]
     jobs = {f"{f.partition('.')[2]}-{n}": (f, v)
             for f in figures for n, v in enumerate(FIGURES[f])}  # fmt: skip
@@ -183,7 +184,8 @@ def compare(folder: Path, words: str, figures: list[str], rows: Path | None) -> 
         if rows is not None:
             with (rows / "thresholds.jsonl").open("a") as out:
                 for n in own:
-                    row = {"suite": "thresholds", "case": {"kernel": n, "figure": figure},
+                    row = {"suite": "thresholds", "device": driver.device(0).name,
+                           "commit": commit(), "case": {"kernel": n, "figure": figure},
                            "value": value, "ms": times[n], "ms_plain": own[n]}  # fmt: skip
                     out.write(json.dumps(row) + "\n")
 

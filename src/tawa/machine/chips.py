@@ -51,6 +51,30 @@ class Architecture(Limits, Instructions):
         return self.registers // (4 * self.group_threads)
 
     @property
+    def room_registers(self) -> int:
+        """Registers of one of four tiles that a thread can hold: two operands, a result, the next.
+
+        Of one tile beside which others have room, and of tiles that a loop may fetch.
+        """
+        return (self.max_registers + 1) // 4
+
+    @property
+    def few_registers(self) -> int:
+        """Registers of a scale and an offset of the two rows that a thread has of 64.
+
+        Of what a loop loads beside its products that it may load an iteration ahead.
+        """
+        return self.thresholds.statistics_registers // 2
+
+    @property
+    def resident_registers(self) -> int:
+        """Registers of an operand of a byte an element, as wide as the widest product.
+
+        Of one that may stay in registers through a loop.
+        """
+        return self.mma_m * self.mma_max_n // (self.word * self.group_threads)
+
+    @property
     def group_access(self) -> int:
         """Bytes that a warp group moves at once, each thread as much as one access can."""
         return self.group_threads * self.copy_unit

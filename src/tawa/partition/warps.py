@@ -15,7 +15,7 @@ from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store
 
 TOO_MANY = SM_90A.max_registers + 1
 """Registers of a thread for one tile that no thread has."""
-ENOUGH = SM_90A.thresholds.room_registers
+ENOUGH = SM_90A.room_registers
 """Registers of a thread for one tile beside which others have room."""
 
 

@@ -38,10 +38,10 @@ from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Load, Splat
 
-REGISTERS = SM_90A.thresholds.room_registers
+REGISTERS = SM_90A.room_registers
 """Registers of a thread that the tiles of a loop may take."""
 
-FEW_REGISTERS = SM_90A.thresholds.few_registers
+FEW_REGISTERS = SM_90A.few_registers
 """Registers of a thread that one load beside the products may take."""
 
 

@@ -27,7 +27,7 @@ from tawa.machine.chips import DEFAULT
 MOST_COLUMNS = DEFAULT.fetched_columns
 """Of products that wait for shared memory as long as they multiply."""
 
-MOST_WORDS = DEFAULT.thresholds.resident_registers
+MOST_WORDS = DEFAULT.resident_registers
 """Registers of a thread that an operand may take."""
 
 
