@@ -24,6 +24,8 @@ import tawa
 
 ELEMENTS = {"float16": np.float16, "float32": np.float32, "int8": np.int8}
 DIMS = {"BM": (16, 32, 64, 64, 64, 128), "BN": (16, 32, 64, 64, 128), "BK": (16, 32, 32, 64)}
+ODD = {"BM": (8, 48, 96, 192), "BN": (8, 24, 40, 80, 96), "BK": (8, 24, 48, 80)}
+"""Sizes that tiles of other compilers can't have, or that fit no instruction."""
 SCALARS = ("height", "width", "wide", "n", *DIMS)
 INPUTS = "abd"
 LIMIT = 4
@@ -187,7 +189,8 @@ class _Writer:
         pick = self.random.choice
         element = pick(["float16"] * 6 + ["float32", "int8"])
         cut = pick([(0, 0), (0, 0), (0, 0), (1, 0), (19, 0), (5, 3), (0, 16)])
-        dims = tuple((name, pick(sizes)) for name, sizes in DIMS.items())
+        odd = ODD if self.random.random() < 0.25 and element != "int8" else DIMS
+        dims = tuple((name, pick((*sizes, *odd[name]))) for name, sizes in DIMS.items())
         if element == "float32":
             dims = tuple((name, min(size, 64)) for name, size in dims)
         self.sizes = Sizes(dims, element, pick([(1,), (2,), (3,), (2, 2)]), cut)
