@@ -50,8 +50,8 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops keep their order, which is compiled quickly."""
     plan = attention_gradients_module.plan_of
 
-    def plan_of(columns: dict[str, int]) -> Plan:
-        return replace(plan(columns), options=(("overlap", False),))
+    def plan_of(columns: dict[str, int], *, masked: bool) -> Plan:
+        return replace(plan(columns, masked=masked), options=(("overlap", False),))
 
     monkeypatch.setattr(attention_gradients_module, "plan_of", plan_of)
 
