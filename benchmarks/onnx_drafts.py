@@ -13,6 +13,9 @@ import onnx
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 SIZES = (1, 2, 3, 4, 5, 6, 8)
+SEQUENCE = "s"
+"""Begins the name of a value that is no tensor."""
+
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
@@ -130,9 +133,12 @@ class Draft:
         return symbol
 
     def model(self, opset: int) -> ModelProto:
-        """The model; every value is an output."""
+        """The model; every tensor is an output."""
         outputs = [
-            onnx.ValueInfoProto(name=name) for node in self.nodes for name in node.output if name
+            onnx.ValueInfoProto(name=name)
+            for node in self.nodes
+            for name in node.output
+            if name and not name.startswith(SEQUENCE)
         ]
         graph = helper.make_graph(self.nodes, "random", self.inputs, outputs, self.constants)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])

@@ -208,8 +208,11 @@ def main() -> None:
     parser.add_argument("--operators", type=int, default=2000, help="models of one operator")
     parser.add_argument("--graphs", type=int, default=200, help="models of 2 to 6 operators")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rare", action="store_true", help="rarer operators, too")
     parser.add_argument("--show", type=int, default=5, help="models that went wrong to print")
     arguments = parser.parse_args()
+    if arguments.rare:
+        import onnx_drafts_rare  # noqa: F401 (registers them)
     for title, count, sizes in (
         ("one operator", arguments.operators, (1,)),
         ("small graphs", arguments.graphs, (2, 3, 4, 5, 6)),

@@ -190,6 +190,14 @@ def test_sizes_may_be_0():
     assert at(shapes, "y", P=0, T=3) in ((3, 2), (None, 2))
 
 
+def test_a_condition_chooses_nothing_after_the_end():
+    chosen = constant("c", [False, True, True], bool)
+    for size, expected in ((2, (1,)), (4, (2,)), ("N", (None,))):
+        compress = node("Compress", ["x", "c"], ["y"], axis=0)
+        model = model_of([compress], [value("x", [size])], (chosen,))
+        assert at(shapes_of(model), "y", N=1) == expected
+
+
 def test_0_and_1_broadcast_to_0():
     model = model_of([node("Add", ["x", "y"], ["z"])], [value("x", ["N"]), value("y", ["M"])])
     shapes = shapes_of(model)

@@ -213,15 +213,28 @@ def non_zero(context: Context) -> Value:
 def compress(context: Context) -> Value | None:
     """Some slices along an axis, or some numbers of all."""
     dims = context.dims(0)
-    chosen = context.value(1).numbers
-    count = context.fresh() if chosen is None else Dim.of(int(np.count_nonzero(chosen)))
     axis = context.attribute("axis")
-    if axis is None:
-        return tensor([count])
     if dims is None:
-        return None
+        return tensor([context.fresh()]) if axis is None else None
+    if axis is None:
+        return tensor([_chosen(context, product(dims))])
     axis = context.axis(axis, len(dims))
-    return tensor([*dims[:axis], count, *dims[axis + 1 :]])
+    return tensor([*dims[:axis], _chosen(context, dims[axis]), *dims[axis + 1 :]])
+
+
+def _chosen(context: Context, size: Dim) -> Dim:
+    """How many of a size are chosen; a condition that goes on after the end chooses nothing more.
+
+    They are known if the size is, or reaches the last that is chosen.
+    """
+    condition = context.value(1).numbers
+    if condition is None:
+        return context.fresh()
+    places = np.flatnonzero(condition)
+    most, least = size.most(), context.least(size) or 0
+    inside = int(np.count_nonzero(places < least))
+    known = most == least or inside == len(places)
+    return Dim.of(inside) if known else context.fresh()
 
 
 @rule("Unique")
