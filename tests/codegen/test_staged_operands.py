@@ -19,7 +19,7 @@ def doubled(a, b, c, K, N: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(c + rows[:, None] * N + columns[None, :], total)
 
 
-@pytest.mark.parametrize(("n", "block", "copies"), [(128, 64, 2), (256, 128, 1)])
+@pytest.mark.parametrize(("n", "block", "copies"), [(128, 64, 2), (256, 128, 1), (256, 256, 1)])
 def test_two_copies_only_where_they_fit(n: int, block: int, copies: int) -> None:
     types = "*f16:16", "*f16:16", "*f32:16", "i32:16"
     compiled = doubled.compile(*types, N=n, BLOCK=block, num_warps=8)

@@ -64,6 +64,7 @@ from tawa.partition.pointer_loads import (
     choose,
     reason_against,
     wanted_loads,
+    without_room,
 )
 from tawa.partition.rings import (
     RingLoad,
@@ -396,12 +397,18 @@ class Partition:
             if why is None:
                 found.append(load)
             else:
-                name = load.result.name_hint or "a tile"
-                self.decided.add(NotThroughRing(name, why, load.name, span=span_of(load)))
+                self._left_out(load, why)
+        for load in without_room(found, kernel, self.options.machine.shared_bytes):
+            found.remove(load)
+            self._left_out(load, "shared memory has no room for it beside the products' operands")
         if found:
             names = tuple(load.result.name_hint or "a tile" for load in found)
             self.decided.add(CopiedThroughPointers(names, span=span_of(found[0])))
         return found
+
+    def _left_out(self, load: Load, why: str) -> None:
+        name = load.result.name_hint or "a tile"
+        self.decided.add(NotThroughRing(name, why, load.name, span=span_of(load)))
 
     def _obstacle(
         self, kernel: func.FuncOp, load: Load, indices: Collection[int | None]

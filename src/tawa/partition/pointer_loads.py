@@ -30,6 +30,7 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tawa.aref.analysis.products import from_products
 from tawa.aref.dialect.ops import CopyInto
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.effects import only_reads
@@ -39,7 +40,7 @@ from tawa.machine.costs import DIVISIONS
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run
 from tawa.tile.analysis.zero import is_zero
-from tawa.tile.dialect.ops import Dot, Join, Load, Reshape, Split, Trans
+from tawa.tile.dialect.ops import DescLoad, Dot, Join, Load, Reshape, Split, Trans
 
 TURNED = "aref.turned"
 """Attribute of a load whose tile lies in its ring as its transpose."""
@@ -173,6 +174,48 @@ def slot_tile(load: Load) -> TensorType[Attribute]:
     shape = shape_of(load.result.type)
     turned = TURNED in load.attributes
     return TensorType(element_of(load.result.type), shape[::-1] if turned else shape)
+
+
+def without_room(found: list[Load], kernel: func.FuncOp, most: int) -> list[Load]:
+    """The loads of `found` that shared memory of `most` bytes has no room for: load them elsewhere.
+
+    Each takes a slot, as tiles of descriptors do, and what products read of computed tiles a copy.
+    Of a loop's, those are left out, the largest first, of which products read only what is
+    computed from them.
+    """
+    computed = [load for load in found if not any(d for _, _, d in products_of(load.result))]
+    left: list[Load] = []
+    for body in {load.parent: None for load in computed}:
+        assert body is not None
+        taken = sum(map(_bytes, _kept(body, found)))
+        own = [load for load in computed if load.parent is body]
+        for load in sorted(own, key=lambda load: -_bytes(load.result)):
+            if taken > most:
+                left.append(load)
+                taken -= _bytes(load.result)
+    return left
+
+
+def _kept(body: Block, found: list[Load]) -> dict[SSAValue, None]:
+    """The tiles that a loop's body keeps in shared memory."""
+    tiles: dict[SSAValue, None] = {}
+    for op in body.ops:
+        if isinstance(op, DescLoad) or op in found:
+            tiles[op.results[0]] = None
+        elif isinstance(op, Dot):
+            sides = [v for v in (op.a, op.b) if not _is_loaded(v) and not from_products(v)]
+            tiles |= dict.fromkeys(sides)
+    return tiles
+
+
+def _is_loaded(value: SSAValue) -> bool:
+    while isinstance(value.owner, Trans | Reshape):
+        value = value.owner.operands[0]
+    return isinstance(value.owner, Load | DescLoad)
+
+
+def _bytes(value: SSAValue) -> int:
+    return math.prod(shape_of(value.type)) * byte_size(element_of(value.type))
 
 
 def address_work(body: Block) -> int:
