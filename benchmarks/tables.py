@@ -311,6 +311,32 @@ def shapes_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def layers_table(rows: list[Row]) -> list[str]:
+    """Times of linear layers; ratios of cuBLASLt's fastest to the library's choice, and searched."""
+    lines = [
+        "| model | M x N x K | cuBLASLt's fastest (us) | Tawa (us) | x cuBLASLt | searched | x cuBLAS |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    ratios: dict[str, list[float]] = {"default": [], "tuned": [], "first": []}
+    named = [{**r, "impl": r["impl"] + r.get("choice", "")} for r in rows]
+    for case, found in by_case(named):
+        peer, own = found.get("cublaslt-best"), found.get("tawadefault")
+        shown = {
+            "default": speedup(peer, own),
+            "tuned": speedup(peer, found.get("tawatuned")),
+            "first": speedup(found.get("cublas"), own),
+        }
+        for name, ratio in shown.items():
+            ratios[name] += [] if ratio is None else [ratio]
+        times = [f"{row['ms'] * 1e3:.1f}" if row else "-" for row in (peer, own)]
+        texts = ["-" if ratio is None else f"{ratio:.3f}" for ratio in shown.values()]
+        size = f"{case['m']} x {case['n']} x {case['k']}"
+        lines.append(f"| {case['model']} | {size} | {' | '.join([*times, *texts])} |")
+    for name, of in (("geometric mean", geometric_mean), ("least", min)):
+        lines.append(f"| {name} | | | | {' | '.join(f'{of(x):.3f}' for x in ratios.values())} |")
+    return lines
+
+
 def same_source_table(rows: list[Row]) -> list[str]:
     """Times of ordinary kernels under both compilers, each at its best configuration."""
     lines = ["| kernel | sizes | Triton (us) | Tawa (us) | x Triton |", "|---|---|---|---|---|"]
@@ -459,6 +485,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "attention-ablation": steps_table,
     "fused": fused_table,
     "gemm-shapes": shapes_table,
+    "gemm-layers": layers_table,
     "gemm-random": shapes_table,
     "gemm-families": families_table,
     "same-source": same_source_table,
