@@ -69,7 +69,10 @@ def test_constants_compile(name: str) -> None:
     if name[0] in "fbe":
         values = [0.0, -1.5, float("inf"), float("-inf"), float("nan"), 1e-3, 100.0]
     texts = [cpp_constant(value, NAMES[name]) for value in values]
-    body = "".join(f"  out[{i}] = {text};\n" for i, text in enumerate(texts))
+    body = "".join(
+        f"  out[{i}] = {text};\n  static_assert(sizeof({text}) == sizeof({name}));\n"
+        for i, text in enumerate(texts)
+    )
     kernel = f'extern "C" __global__ void k({name}* out) {{\n{body}}}\n'
     assert compile_cuda(ELEMENT_TYPES + prelude(texts) + kernel)
 

@@ -125,7 +125,7 @@ def _float_literal(value: float, suffix: str, nan: str) -> str:
     if math.isnan(value):
         return nan
     if math.isinf(value):
-        infinity = "__int_as_float(0x7f800000)"
+        infinity = "__int_as_float(0x7f800000)" if suffix else "f64(__int_as_float(0x7f800000))"
         return infinity if value > 0 else f"-{infinity}"
     digits = repr(float(np.float32(value))) if suffix else repr(value)
     return digits + suffix if "." in digits or "e" in digits else f"{digits}.0{suffix}"
