@@ -138,11 +138,11 @@ def sums_shape(q: Node, v: Node) -> Shape:
     return (batch, heads, *(block if plan.turned else reversed(block)))
 
 
-def tiles_of(q: Node, v: Node) -> tuple[Plan, dict[str, int]]:
+def tiles_of(q: Node, v: Node, masked: bool = False) -> tuple[Plan, dict[str, int]]:
     """How the kernels cut into blocks, and the columns of tiles of queries and of values."""
     size = BYTES[q.element]
     columns = {"D": padded(q.shape[-1], size), "DV": padded(v.shape[-1], size)}
-    plan = plan_of(columns)
+    plan = plan_of(columns, masked=masked)
     return plan, dict.fromkeys(columns, plan.columns) if plan.columns else columns
 
 
@@ -173,7 +173,7 @@ def _slopes(group: Group, node: Node, places: Places) -> KernelCall:
     values = _also(group, "values") or _unread(
         group, "values", (*k.shape[:1], k.shape[2], k.shape[1], v.shape[-1]), k.element
     )
-    plan, columns = tiles_of(q, v)
+    plan, columns = tiles_of(q, v, masked=node.data)
     keys, rows = ("BLOCK_N", "D"), ("BLOCK_M", "D")
     part = reversed(rows) if plan.turned else rows
     target = places[zeros][0] if zeros in places else zeros.base
