@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tawa.aref.analysis.registers import budget
-from tawa.aref.dialect.ops import GetEnter, WarpGroup
+from tawa.aref.dialect.ops import Consumed, GetEnter, WarpGroup
 from tawa.aref.passes.async_dots import find_chains
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -168,6 +168,9 @@ class ScheduleLoops:
             self.decided.add(NoSchedule(span=span))
             return False
         order = as_schedule(graph, solution)
+        if self.options.num_stages and (few := _too_few(loop, order, depths)):
+            self.decided.add(LoopKeepsOrder(few, span=span))
+            return False
         inside = self._obstacle(loop, order, group, depths)
         self.decided.add(_scheduled(graph, solution, span, joined=inside is None))
         if inside is None:
@@ -186,6 +189,31 @@ class ScheduleLoops:
         if group.teams.value.data > 1:
             return "teams take turns"
         return obstacle(loop, order, depths) if self.joined else "registers are short"
+
+
+def _too_few(loop: scf.ForOp, order: Schedule, depths: Mapping[SSAValue, int]) -> str | None:
+    """Why rings of these depths can't be: a slot is waited for that can't be filled before others.
+
+    Rings are filled in the order of the loop's body, one iteration after the other. So when an
+    iteration waits for a slot, all that is filled before has to have found room: no more is filled
+    and not returned than each ring has slots.
+    """
+    body = {op: number for number, op in enumerate(loop.body.block.ops)}
+    at = {op: number for number, op in enumerate(order.order)}
+    pairs: list[tuple[GetEnter, Consumed]] = []
+    for op in order.order:
+        if isinstance(op, Consumed) and isinstance(op.token.owner, GetEnter):
+            pairs += [(op.token.owner, op)] if op.token.owner in at else []
+    for waiting, _ in pairs:
+        filled: dict[SSAValue, int] = {}
+        for get, returned in pairs:
+            early = order.stage[waiting] + (body[get] > body[waiting])
+            late = order.stage[returned] + (at[returned] > at[waiting])
+            filled[get.ref] = filled.get(get.ref, 0) + late - early
+        for ring, count in filled.items():
+            if count > depths.get(ring, count):
+                return f"iterations would hold {count} slots of a ring of {depths[ring]}"
+    return None
 
 
 def as_schedule(graph: DependenceGraph, solution: Solution) -> Schedule:
