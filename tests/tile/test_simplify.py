@@ -250,3 +250,36 @@ def test_variables_that_take_turns_outlive_those_that_nobody_reads():
     parsed.verify()
     (loop,) = [op for op in parsed.walk() if op.name == "scf.for"]
     assert list(loop.body.block.last_op.operands) == list(reversed(loop.body.block.args[1:]))
+
+
+NESTED = """
+%c0 = arith.constant 0 : i32
+%c1 = arith.constant 1 : i32
+%r, %q = scf.for %i = %c0 to %x step %c1 iter_args(%a = %c0, %b = %c0) -> (i32, i32) : i32 {
+  %j1, %a1, %b1 = scf.while (%j = %c0, %a2 = %a, %b2 = %b) : (i32, i32, i32) -> (i32, i32, i32) {
+    %more = ew.map cmpi_slt(%j, %c1) : (i32, i32) -> i1
+    scf.condition(%more) %j, %a2, %b2 : i32, i32, i32
+  } do {
+  ^bb0(%j3: i32, %a3: i32, %b3: i32):
+    %j4 = ew.map addi(%j3, %c1) : (i32, i32) -> i32
+    %a4 = ew.map addi(%b3, %c1) : (i32, i32) -> i32
+    %b4 = ew.map addi(%x, %x) : (i32, i32) -> i32
+    scf.yield %j4, %a4, %b4 : i32, i32, i32
+  }
+  scf.yield %a1, %b1 : i32, i32
+}
+tile.store %p, %r : !tawa.ptr<i32>, i32
+"""
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2])
+def test_what_an_inner_loop_makes_another_variable_of_is_carried(turns: int):
+    """Nobody reads `%q`, but `%b` of one iteration makes the next one's `%a`."""
+    found: list[int] = []
+    for steps in (lambda _: None, simplify):
+        parsed = module(NESTED, "%p : !tawa.ptr<i32>, %x : i32")
+        memory = np.full(1, -1, np.int32)
+        steps(parsed)
+        run(parsed, (1,), [memory, turns])
+        found.append(int(memory[0]))
+    assert found == [(0, 1, 5)[turns]] * 2

@@ -202,7 +202,7 @@ def _drop_unchanged(op: scf.ForOp) -> bool:
             block.args[index + 1], terminator.operands[index], op.results[index],
         )  # fmt: skip
         unused = argument.first_use is None and result.first_use is None
-        circular = result.first_use is None and _only_feeds_itself(argument, yielded, terminator)
+        circular = result.first_use is None and _only_feeds_itself(argument, terminator, index)
         if yielded is argument or yielded is start:
             argument.replace_all_uses_with(start)
             result.replace_all_uses_with(start)
@@ -214,13 +214,18 @@ def _drop_unchanged(op: scf.ForOp) -> bool:
     return True
 
 
-def _only_feeds_itself(argument: SSAValue, yielded: SSAValue, terminator: Operation) -> bool:
-    """Whether a loop variable is used by nothing but the pure op that computes its next value."""
-    owner = yielded.owner
+def _only_feeds_itself(argument: SSAValue, terminator: Operation, index: int) -> bool:
+    """Whether a loop variable is used by nothing but the pure op that computes its next value.
+
+    An op of several results, a loop say, may compute another variable's next value of it.
+    """
+    owner = terminator.operands[index].owner
     if not isinstance(owner, Operation) or not is_pure(owner):
         return False
     return all(use.operation is owner for use in argument.uses) and all(
-        use.operation is terminator for result in owner.results for use in result.uses
+        use.operation is terminator and use.index == index
+        for result in owner.results
+        for use in result.uses
     )
 
 
