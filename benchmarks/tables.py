@@ -207,6 +207,23 @@ def attention_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def backward_table(rows: list[Row]) -> list[str]:
+    """TFLOP/s of attention's gradients, five products, beside cuDNN's."""
+    lines = [
+        "| D | rows | mask | cuDNN | Tawa | x cuDNN | in order | x cuDNN |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for case, found in by_case(rows):
+        peer = found.get("cudnn")
+        cells = [rate(peer)]
+        for impl in ("tawa", "tawa-deterministic"):
+            ratio = speedup(peer, found.get(impl))
+            cells += [rate(found.get(impl)), "-" if ratio is None else f"{ratio:.2f}"]
+        mask = "causal" if case["causal"] else "full"
+        lines.append(f"| {case['d']} | {case['rows']} | {mask} | {' | '.join(cells)} |")
+    return lines
+
+
 def options_table(rows: list[Row]) -> list[str]:
     """Microseconds of attention with options, and the ratio to the fastest of the others."""
     lines = ["| | batch x heads | queries x keys | D | mask | cuDNN | FA3 | flex | Tawa (us) "
@@ -483,6 +500,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "attention": attention_table,
     "attention-summary": attention_summary,
     "attention-options": options_table,
+    "attention-backward": backward_table,
     "attention-ablation": steps_table,
     "fused": fused_table,
     "gemm-shapes": shapes_table,
