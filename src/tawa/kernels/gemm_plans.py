@@ -189,15 +189,15 @@ def _whole(of: Task) -> Plan:
     }
     batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
     sizes = product.m, product.n, product.k
-    launch = gemm[(*chosen.programs(product.m, product.n), batch * chosen.split)]
+    grid = *chosen.programs(product.m, product.n), batch * chosen.split
     blocks_of_a = _blocks(a, chosen.block_m, chosen.block_k)
     blocks_of_b = _blocks(b, chosen.block_k, chosen.block_n)
     if product.by_elements:
-        return lambda a, b, out, more: launch(
+        return lambda a, b, out, more: gemm[grid](
             blocks_of_a(a), blocks_of_b(b), out, *sizes, **constants, **more
         )
     blocks_of_c = _blocks(out, chosen.block_m, chosen.block_n)
-    return lambda a, b, out, more: launch(
+    return lambda a, b, out, more: gemm[grid](
         blocks_of_a(a), blocks_of_b(b), blocks_of_c(out), *sizes, **constants, **more
     )
 
@@ -222,7 +222,7 @@ def _in_parts(of: Task) -> Plan:
     )
     stored = replace(of.product, by_elements=False)
     multiply = _whole(replace(of, out=held, product=stored, finish=PLAIN))
-    add = add_parts[(tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS), prod(batch))]
+    grid = tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS), prod(batch)
     fixed = m, n, pitch, *of.out.steps
     constants: dict[str, Any] = {
         "SPLIT": of.chosen.split,
@@ -235,7 +235,7 @@ def _in_parts(of: Task) -> Plan:
     def run(a: Any, b: Any, out: Any, more: dict[str, Any]) -> None:
         parts = empty(out, shape, held.type)
         multiply(a, b, parts, NO_MORE)
-        add(parts, out, *fixed, **constants, **more)
+        add_parts[grid](parts, out, *fixed, **constants, **more)
 
     return run
 
@@ -245,9 +245,7 @@ def _by_elements(
 ) -> Plan:
     """The product of matrices that lie anyhow, by one kernel that loads element by element."""
     *batch, m, n = out.shape
-    launch = gemm_by_elements[
-        (tawa.cdiv(m, chosen.block_m), tawa.cdiv(n, chosen.block_n), prod(batch))
-    ]
+    grid = tawa.cdiv(m, chosen.block_m), tawa.cdiv(n, chosen.block_n), prod(batch)
     fixed = m, n, a.shape[-1], *a.steps, *b.steps, *out.steps
     constants: dict[str, Any] = {
         "BLOCK_M": chosen.block_m,
@@ -257,7 +255,7 @@ def _by_elements(
         **finish.constants,
         **chosen.options,
     }
-    return lambda a, b, out, more: launch(a, b, out, *fixed, **constants, **more)
+    return lambda a, b, out, more: gemm_by_elements[grid](a, b, out, *fixed, **constants, **more)
 
 
 def _accumulator(a: Matrices) -> Any:
