@@ -39,7 +39,8 @@ LEVELS = ("tile", "aref", "hopper")
 
 CANNOT_BE_MET = {
     "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NoSuchSchedule", "NothingToAlternate",
-    "NotSpecialisable", "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded",
+    "NotSpecialisable", "PingPongNotPossible", "RegistersExceeded", "ScheduleRejected",
+    "SharedMemoryExceeded",
 }  # fmt: skip
 """Errors that say that a combination of options is impossible."""
 

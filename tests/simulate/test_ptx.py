@@ -14,6 +14,7 @@ from suite import cases
 
 import tawa
 import tawa.language as tl
+from tawa.base.kernel_spec import KernelSpec, PointerParam, ScalarParam
 from tawa.simulate.ptx.cta import ORDERS, TOGETHER, PtxFailed
 from tawa.simulate.ptx.launch import run
 
@@ -155,6 +156,49 @@ def test_they_are_right() -> None:
         for order in ORDERS:
             found = outcome(kernel, make, unchanged, order)
             np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-2)
+
+
+MEETS_BEFORE = """
+.visible .entry meets(.param .u64 out, .param .align 2 .b8 table[8]) {
+.reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %rd<9>;
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r3, 0;
+    mov.u32 %r6, 0;
+    bra.uni begin;
+meeting:
+    shfl.sync.bfly.b32 %r4, %r2, 1, 31, -1;
+    add.u32 %r3, %r3, %r4;
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p2, %r6, 3;
+    @%p2 bra begin;
+    mov.b64 %rd4, table;
+    ld.param.u16 %r5, [%rd4+2];
+    add.u32 %r3, %r3, %r5;
+    ld.param.u64 %rd1, [out];
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r3;
+    ret;
+begin:
+    and.b32 %r2, %r1, 1;
+    setp.eq.u32 %p1, %r2, 0;
+    @%p1 bra other;
+    add.u32 %r2, %r2, 4;
+    bra.uni meeting;
+other:
+    add.u32 %r2, %r2, 7;
+    bra.uni meeting;
+}
+"""
+"""Lanes branch apart in a loop and meet in a block that stands first; a parameter's address."""
+
+
+def test_lanes_meet_wherever_the_meeting_stands() -> None:
+    given = PointerParam(0), ScalarParam(1 << 16 | 2, "i64")
+    spec = KernelSpec("meets", threads=32, shared_bytes=0, parameters=given, arguments=("out",))
+    out = np.zeros(32, np.int32)
+    run(MEETS_BEFORE, spec, (1,), [out])
+    assert out.tolist() == [3 * 5 + 1, 3 * 7 + 1] * 16
 
 
 def test_programs_that_wait_for_each_other() -> None:

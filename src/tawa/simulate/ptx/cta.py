@@ -3,8 +3,8 @@
 `TOGETHER`: warps that come to the same instruction run it together, and copies by the TMA engine
 move their data as late as they may: when all threads stand still, or when somebody waits. `FIRST`
 and `LAST`: one warp runs as far as it comes, the first or the last that can, and copies move their
-data at once. Of the threads of a warp those go on whose instruction comes first. Who waits for a
-barrier stands still until it lets him go.
+data at once. Of the threads of a warp those go on that have not come to where they meet the others
+(`ptx.order`). Who waits for a barrier stands still until it lets him go.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tawa.base.numerics import Array
 from tawa.simulate.interpret.global_memory import GlobalMemory, TensorMap
 from tawa.simulate.ptx.arithmetic import Unsupported
 from tawa.simulate.ptx.machine import BadAccess, Machine, Region
+from tawa.simulate.ptx.order import ranks
 from tawa.simulate.ptx.program import Instruction, Kernel
 
 MAPS = 1 << 60
@@ -30,7 +31,7 @@ PATIENCE = 10_000
 STEPS = 3_000_000
 """Instructions that a CTA may take."""
 NOBODY = 1 << 30
-"""An instruction behind every program."""
+"""A place in the order behind every instruction's."""
 
 
 class PtxFailed(TawaError):
@@ -106,6 +107,8 @@ class Cta(Machine):
             self.symbols[name] = MAPS + 128 * number
             self.maps[MAPS + 128 * number] = found
         self.at = np.zeros(self.threads, np.int64)
+        self.ranks = np.array(ranks(kernel))
+        self.ranked = np.argsort(self.ranks)
         self.turns = np.zeros(self.threads // 32, np.int64)
         self.waits: list[Wait] = []
         self.mbarriers: dict[int, Mbarrier] = {}
@@ -131,14 +134,15 @@ class Cta(Machine):
                 if not self._land():
                     return taken > 0
                 continue
-            first = np.where(runs, self.at, NOBODY).reshape(-1, 32).min(axis=1)
+            place = self.ranks[self.at]
+            first = np.where(runs, place, NOBODY).reshape(-1, 32).min(axis=1)
             warp = self._next(first < NOBODY)
             chosen = (
                 first == first[warp] if self.order == TOGETHER else np.arange(len(first)) == warp
             )
             self.turns[chosen] = self.turns[warp] + 1
-            mask = runs & (self.at == first[warp]) & np.repeat(chosen, 32)
-            self._take(int(first[warp]), mask)
+            mask = runs & (place == first[warp]) & np.repeat(chosen, 32)
+            self._take(int(self.ranked[first[warp]]), mask)
         return True
 
     def _next(self, able: Array) -> int:

@@ -1,8 +1,7 @@
 """Executes PTX for some threads at once, on NumPy: one array element a thread.
 
-Threads that branch apart run their own ways until they meet: always those go on whose instruction
-comes first. Instructions of the engines (copies, barriers, matrix products) are only noted, with
-their operands.
+Threads that branch apart run their own ways until they meet (`order`). Instructions of the engines
+(copies, barriers, matrix products) are only noted, with their operands.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import numpy as np
 from tawa.base.numerics import Array, decode, encode, round_to, storage_dtype
 from tawa.base.types import bf16, f16, f32, i8
 from tawa.simulate.ptx.arithmetic import ARITHMETIC, Unsupported, convert, dtype_of, unsigned
+from tawa.simulate.ptx.order import ranks
 from tawa.simulate.ptx.program import Instruction, Kernel, split
 
-SHARED, LOCAL, CONSTANTS = 1 << 56, 1 << 57, 1 << 58
+SHARED, LOCAL, CONSTANTS, PARAMETERS = 1 << 56, 1 << 57, 1 << 58, 3 << 57
 """Where generic addresses of these memories begin."""
 
 ENGINES = ("cp", "mbarrier", "bar", "barrier", "fence", "wgmma", "prefetch", "setmaxnreg")
@@ -68,7 +68,6 @@ class Machine:
     ) -> None:
         self.kernel, self.special, self.shared = kernel, special, shared
         self.threads = len(special["%tid.x"])
-        self.parameters = dict(zip(kernel.parameters, parameters, strict=True))
         self.registers: dict[str, Array] = {}
         self.notes: list[Note] = []
         self.regions = list(regions)
@@ -82,14 +81,20 @@ class Machine:
             else:
                 self.regions.append(Region(at, np.frombuffer(data, np.uint8).copy()))
                 at += -(-len(data) // 256) * 256 + 256
+        at = PARAMETERS
+        for (name, size), value in zip(kernel.parameters.items(), parameters, strict=True):
+            whole = (value % (1 << 8 * size)).to_bytes(size, "little")
+            self.symbols[name] = at
+            self.regions.append(Region(at, np.frombuffer(whole, np.uint8).copy()))
+            at += -(-size // 256) * 256
 
     def run(self) -> None:
         """Run all threads to their ends."""
-        waiting = {0: np.ones(self.threads, bool)}
+        waiting, order = {0: np.ones(self.threads, bool)}, ranks(self.kernel)
         for _ in range(STEPS):
             if not waiting:
                 return
-            at = min(waiting)
+            at = min(waiting, key=order.__getitem__)
             mask = waiting.pop(at)
             if at == len(self.kernel.code):
                 continue
@@ -256,11 +261,9 @@ def _load(m: Machine, i: Instruction, mask: Array) -> None:
     kind = i.opcode[-1]
     size = dtype_of(kind).itemsize
     targets = split(i.operands[0].strip("{}"))
-    if "param" in i.opcode:
-        name, _, offset = i.operands[1].strip("[]").partition("+")
-        value = m.parameters.get(name.strip(), 0) >> 8 * (_number(offset) if offset else 0)
-        whole = np.full(m.threads, value & (1 << 64) - 1, np.uint64)
-        m.write(i.operands[0], whole.astype(unsigned(8 * size)).view(dtype_of(kind)), mask)
+    name = i.operands[1].strip("[]").partition("+")[0].strip()
+    if "param" in i.opcode and name[0] != "%" and name not in m.symbols:
+        m.write(targets[0], np.zeros(m.threads, dtype_of(kind)), mask)  # what a function returned
         return
     at = m.address(i.operands[1])
     data = m.load(at, size * len(targets), _space(i), mask)

@@ -43,10 +43,10 @@ class Instruction:
 
 @dataclass
 class Kernel:
-    """An entry: the names of its parameters, its instructions, where its labels point."""
+    """An entry: its parameters with their bytes, its instructions, where its labels point."""
 
     name: str
-    parameters: list[str]
+    parameters: dict[str, int]
     code: list[Instruction] = field(default_factory=list[Instruction])
     labels: dict[tuple[tuple[int, ...], str], int] = field(
         default_factory=dict[tuple[tuple[int, ...], str], int]
@@ -80,14 +80,19 @@ def kernels(text: str) -> dict[str, Kernel]:
     for entry in head.finditer(text):
         constants |= _arrays(text[at : entry.start()])
         at = _end(text, entry.end())
-        names = re.findall(r"(\w+)(?:\[\d+\])?\s*(?:,|$)", entry[2])
-        kernel = found[entry[1]] = Kernel(entry[1], names)
+        kernel = found[entry[1]] = Kernel(entry[1], _parameters(entry[2]))
         first = 1 + text.count("\n", 0, entry.end())
         _read(kernel, text[entry.end() : at - 1], first)
     constants |= _arrays(text[at:])
     for kernel in found.values():
         kernel.arrays |= constants
     return found
+
+
+def _parameters(text: str) -> dict[str, int]:
+    """The bytes of each: `.param .u32 n`, `.param .align 64 .b8 map[128]`."""
+    found = re.findall(r"\.[a-z]+(\d+)\s+(\w+)(?:\[(\d+)\])?\s*(?:,|$)", text)
+    return {name: int(bits) // 8 * int(count or 1) for bits, name, count in found}
 
 
 def _end(text: str, at: int) -> int:
