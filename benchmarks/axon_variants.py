@@ -27,6 +27,7 @@ from tawa.axon.gpu.plan import Located, geometry
 from tawa.axon.gpu.tiles import STAGED_AREA, TOGETHER
 
 TRIED = (
+    (128, 160, "together", TOGETHER),
     (128, 192, "together", TOGETHER),
     (128, 128, "together", TOGETHER),
     (256, 128, "together", TOGETHER),
@@ -50,11 +51,11 @@ def with_tried(call: Any) -> Any:
     return replace(call, variants=(*call.variants, *more))
 
 
-def time_variants(plan: Any, seconds: float) -> None:
+def time_variants(plan: Any, wanted: set[str], seconds: float) -> None:
     """The time of each kernel of a plan with all its variants, the one chosen marked."""
     place, aligned, memory = library.Place(0, "torch"), dict[Any, bool](), dict[Any, Tensor]()
     launches = {(launch.call.source, launch.call.group.space): launch for launch in plan.launches}
-    kinds = [k for k, launch in launches.items() if launch.call.group.kind in ("product", "rows")]
+    kinds = [k for k, launch in launches.items() if launch.call.group.kind in wanted]
     with_all = {kind: with_tried(launches[kind].call) for kind in kinds}
     compile_ahead(with_all.values(), {})
     end = time.perf_counter() + seconds
@@ -120,10 +121,11 @@ def main() -> None:
     """Time them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--kinds", default="product,rows", help="of the kernels to try")
     arguments = parser.parse_args()
     step = axon.compile(axon.load(program(FULL))["step"])
     plan = plan_for_device(step, shaped(FULL), {"h": FULL.heads})
-    time_variants(plan, arguments.seconds)
+    time_variants(plan, set(arguments.kinds.split(",")), arguments.seconds)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,8 @@ HALF_TILES = {
 
 READING_TILES = HALF_TILES | {
     1: _tiles(
-        1, (128, 256, TOGETHER), (128, 128, TURNS | {"num_stages": 4}), (128, 64, {}), (64, 64, {}),
+        1, (128, 256, TOGETHER), (128, 160, TOGETHER), (128, 128, TURNS | {"num_stages": 4}),
+        (128, 64, {}), (64, 64, {}),
     ),
     3: _tiles(3, (128, 64, TOGETHER), (64, 64, {}), (64, 32, {})),
 }  # fmt: skip
