@@ -110,7 +110,7 @@ print(*(name for name in sys.modules if name == "tawa" or name.startswith("tawa.
 LAUNCHING = {
     "tawa.driver.jit", "tawa.driver.compile_cache", "tawa.driver.host_launch", "tawa.driver.warm",
     "tawa.driver.entries", "tawa.driver.progress", "tawa.base.user_frames",
-    "tawa.base.division", "tawa.base.launch_plans", "tawa.base.import_closure", "tawa.base.exact",
+    "tawa.base.indices", "tawa.base.launch_plans", "tawa.base.import_closure", "tawa.base.exact",
     "tawa.runtime.cache", "tawa.runtime.own_folder", "tawa.driver.variants",
     "tawa.driver.launch_options", "tawa.driver.wishes", "tawa.driver.decorator",
 }  # fmt: skip

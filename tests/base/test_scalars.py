@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cuda.core import Program, ProgramOptions
 
-from tawa.base.division import reciprocal
+from tawa.base.indices import reciprocal
 from tawa.base.types import NAMES, f32, f64
 from tawa.ir.scalars.prelude import ELEMENT_TYPES, PRELUDE, prelude
 from tawa.ir.scalars.special_functions import UNARY

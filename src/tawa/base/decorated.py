@@ -1,9 +1,33 @@
-"""Decorators' objects around Python functions: Tawa's and Triton's, known by their shape."""
+"""What decorators leave behind: tables that they enter functions in, and objects around functions.
+
+Objects are Tawa's and Triton's, known by their shape.
+"""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K")
+F = TypeVar("F")
+
+
+class Registering(Generic[K]):
+    """A decorator that enters what it decorates in a table, under each name that it is given."""
+
+    def __init__(self, table: dict[K, Any]) -> None:
+        self.table = table
+
+    def __call__(self, *names: K) -> Callable[[F], F]:
+        """The decorator for these names; a function keeps its type."""
+
+        def register(function: F) -> F:
+            for name in names:
+                self.table[name] = function
+            return function
+
+        return register
 
 
 def inner(value: Any) -> Any:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from tawa.base.errors import TawaError
+from tawa.base.indices import contiguous_strides
 from tawa.runtime import dlpack
 
 HOST = -1
@@ -222,7 +223,7 @@ def _from_interface(array: Any, interface: dict[str, Any], device: int, name: st
     size = ELEMENT_BYTES.get(element_type, 1)
     byte_strides: tuple[int, ...] | None = interface.get("strides")
     if byte_strides is None:
-        strides = dlpack.contiguous_strides(shape)
+        strides = contiguous_strides(shape)
     else:
         if any(stride % size for stride in byte_strides):
             raise StrideNotWhole(

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, NamedTuple
 
+from tawa.base.indices import contiguous_strides
+
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 """DLPack device types whose memory is known here."""
 
@@ -75,16 +77,6 @@ def describe(array: Any) -> Described:
         strides if strides is not None else contiguous_strides(shape),
         tensor.device.index if on_device else -1,
     )
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides, in elements, of a row-major array of this shape."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
 
 
 def _capsule(array: Any) -> Any:

@@ -19,8 +19,8 @@ from threading import get_ident
 from typing import Any, TypeAlias, cast
 
 from tawa.base import launch_plans
-from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
+from tawa.base.indices import reciprocal
 from tawa.base.kernel_spec import (
     SCALAR_CODES,
     TIMELINE_FIELDS,

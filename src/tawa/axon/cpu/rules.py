@@ -15,6 +15,7 @@ from onnx import helper
 
 from tawa.axon.cpu.graph import Graph, Shape, Symbol
 from tawa.axon.running.registry import DTYPES
+from tawa.base.decorated import Registering
 
 Rule = Callable[..., Any]
 
@@ -22,14 +23,7 @@ RULES: dict[str, Rule] = {}
 """The rule of each operator: it takes the graph, the operands, and static arguments."""
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule of operators."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+rule = Registering(RULES)
 
 
 # Pointwise.

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tawa.axon.gpu.graph.errors import NotForGpu
-from tawa.axon.gpu.graph.nodes import Shape, contiguous
+from tawa.axon.gpu.graph.nodes import Shape
 from tawa.axon.running.call import Function
 from tawa.axon.running.evaluate import DTYPES
+from tawa.base.indices import contiguous_strides
 from tawa.runtime.arrays import HOST
 
 TORCH_NAMES = {
@@ -33,7 +34,7 @@ class Arrays:
         shape = tuple(int(size) for size in array.shape)
         if self.library == "torch":
             return shape, tuple(array.stride())
-        return shape, contiguous(shape)
+        return shape, contiguous_strides(shape)
 
     def aligned(self, array: Any) -> bool:
         """Whether an array starts at whole 16 bytes."""

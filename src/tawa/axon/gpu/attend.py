@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from tawa.axon.gpu.graph.fusion import Group
-from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, contiguous, layout
+from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant, cdiv
 from tawa.axon.gpu.text import Descriptor, Parameter
+from tawa.base.indices import contiguous_strides
 from tawa.driver.jit import Kernel
 from tawa.kernels.attention import Configuration, configuration
 from tawa.kernels.attention_arguments import MOST_CAPTURED, padded
@@ -113,7 +114,7 @@ def _described(node: Node, block: tuple[int | str, ...]) -> Descriptor:
 def _by_heads(node: Node, block: tuple[int | str, ...], places: Places) -> Descriptor:
     """A result, which lies as [batch, rows, heads, d], as [batch, heads, rows, d]."""
     order = (0, 2, 1, 3)
-    target, strides, offset = places.get(node, (node, contiguous(node.shape), 0))
+    target, strides, offset = places.get(node, (node, contiguous_strides(node.shape), 0))
     shape = tuple(node.shape[axis] for axis in order)
     turned = tuple(strides[axis] for axis in order)
     return Descriptor(target, shape, turned, offset, block)

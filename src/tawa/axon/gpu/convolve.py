@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from tawa.axon.gpu.graph.fusion import Group
-from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, contiguous, layout
+from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant
 from tawa.axon.gpu.text import Body, Descriptor, KernelText
+from tawa.base.indices import contiguous_strides
 from tawa.kernels.conv_kernels import conv_taps
 from tawa.kernels.conv_plans import Tiling, ranked
 from tawa.kernels.conv_shapes import Convolution
@@ -73,7 +74,7 @@ def described(node: Node) -> bool:
 def dense(node: Node) -> bool:
     """Whether a tensor's numbers lie one after the other, from whole 16 bytes on."""
     strides, _ = layout(node)
-    plain = zip(node.shape, strides, contiguous(node.shape), strict=True)
+    plain = zip(node.shape, strides, contiguous_strides(node.shape), strict=True)
     return all(size == 1 or a == b for size, a, b in plain) and described(node)
 
 
@@ -191,7 +192,7 @@ class _Writer:
             if number or node in self.places or not blocks:
                 body.store(node, self.places.get(node))
                 continue
-            name = self._described(node, contiguous(self.shape), 0)
+            name = self._described(node, contiguous_strides(self.shape), 0)
             tile = f"[{', '.join(TILE)}]"
             stored = f"{value}.to({name}.dtype).reshape({tile})"
             text.line(f"{name}.store([n, row, column, off_n], {stored})")

@@ -8,8 +8,9 @@ from typing import Any
 from tawa.axon.gpu import expressions as e
 from tawa.axon.gpu.graph.fusion import Group, space_of
 from tawa.axon.gpu.graph.lower import is_reshape
-from tawa.axon.gpu.graph.nodes import Node, Shape, broadcast_strides, contiguous
+from tawa.axon.gpu.graph.nodes import Node, Shape, broadcast_strides
 from tawa.axon.gpu.text import Body, KernelText, Parameter, merged_axes
+from tawa.base.indices import contiguous_strides
 from tawa.machine.chips import SM_90A
 
 Places = dict[Node, tuple[Node, Shape, int]]
@@ -126,7 +127,7 @@ def _lies_flat(group: Group, places: Places) -> bool:
 
 
 def _contiguous(shape: Shape, strides: Shape) -> bool:
-    expected = contiguous(shape)
+    expected = contiguous_strides(shape)
     return all(s == 1 or a == b for s, a, b in zip(shape, strides, expected, strict=True))
 
 

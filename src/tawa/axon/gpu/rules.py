@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tawa.axon.gpu.graph.nodes import Node, Tape
+from tawa.base.decorated import Registering
 
 Rule = Callable[..., Any]
 
@@ -18,15 +19,7 @@ RULES: dict[str, Rule] = {}
 """The rule of each operator, by its name in the prelude."""
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule."""
-
-    def register(function: Rule) -> Rule:
-        for name in names:
-            RULES[name] = function
-        return function
-
-    return register
+rule = Registering(RULES)
 
 
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "maximum", "minimum", "both", "either")

@@ -13,6 +13,7 @@ from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
 from tawa.axon.sizes.dims import ONE, Atom, Dim, times
 from tawa.axon.sizes.solver import AxonSolver
+from tawa.base.decorated import Registering
 from tawa.base.errors import TawaError
 from tawa.functional.terms import Origin, Term, Variable
 
@@ -49,18 +50,13 @@ class Room:
 
 Rule = Callable[["Context"], "list[Value] | Value | None"]
 RULES: dict[str, Rule] = {}
-"""The rule of each operator, by domain and name (`Conv`, `ai.onnx.ml:Binarizer`)."""
+"""The rule of each operator, by domain and name (`Conv`, `ai.onnx.ml:Binarizer`).
+
+None or too few values mean that nothing more is known.
+"""
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for operators. None or too few values mean that nothing more is known."""
-
-    def register(function: Rule) -> Rule:
-        for name in names:
-            RULES[name] = function
-        return function
-
-    return register
+rule = Registering(RULES)
 
 
 @dataclass

@@ -8,32 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from tawa.axon.running.contraction import axes_of
 from tawa.axon.running.derivatives import EPSILON
 from tawa.axon.running.numbers import Number
 from tawa.axon.sizes.patterns import Pattern
+from tawa.base.decorated import Registering
 
 Composition = Callable[..., "Number | tuple[Number, ...]"]
 
 Pads = tuple[tuple[int, int], ...]
 """Rows to add before and after, along each axis."""
 
-F = TypeVar("F", bound=Composition)
-
 COMPOSITIONS: dict[str, Composition] = {}
 """The composition of each operator that has no rule, or no operator of ONNX's, of its own."""
 
 
-def composition(*names: str) -> Callable[[F], F]:
-    """Register a composition."""
-
-    def register(function: F) -> F:
-        COMPOSITIONS.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+composition = Registering(COMPOSITIONS)
 
 
 @composition("linear")

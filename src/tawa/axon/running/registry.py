@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from tawa.base.decorated import Registering
+
 Array = NDArray[Any]
 Operator = Callable[..., Any]
 
@@ -49,11 +51,4 @@ OPERATORS: dict[str, Operator] = {}
 """The meaning of each operator, by its name in the prelude."""
 
 
-def operator(name: str) -> Callable[[Operator], Operator]:
-    """Register the meaning of an operator."""
-
-    def register(function: Operator) -> Operator:
-        OPERATORS[name] = function
-        return function
-
-    return register
+operator = Registering(OPERATORS)

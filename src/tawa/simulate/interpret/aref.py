@@ -19,7 +19,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect import ops
-from tawa.base.division import reciprocal
+from tawa.base.indices import reciprocal
 from tawa.base.kernel_spec import PlanParam, evaluate, tuples
 from tawa.base.launch_plans import launch_plan
 from tawa.base.numerics import Array, value_dtype

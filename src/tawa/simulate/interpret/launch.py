@@ -10,8 +10,8 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 
-from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
+from tawa.base.indices import reciprocal
 from tawa.base.kernel_spec import (
     GridParam,
     KernelSpec,

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tawa.axon.gpu.graph.errors import NotForGpu
-from tawa.axon.gpu.graph.nodes import Node, Shape, Tape, contiguous, layout, reshaped_strides
+from tawa.axon.gpu.graph.nodes import Node, Shape, Tape, layout, reshaped_strides
+from tawa.base.indices import contiguous_strides
 
 SUMS = ("+", ".+")
 
@@ -236,7 +237,7 @@ def _is_part(node: Node) -> bool:
         return False
     base = node.base
     return (
-        node.strides == contiguous(base.shape)
+        node.strides == contiguous_strides(base.shape)
         and node.shape[:-1] == base.shape[:-1]
         and node.offset + node.shape[-1] <= base.shape[-1]
     )
@@ -338,7 +339,7 @@ def _written_there(piece: Node, joined: Node, users: Users) -> bool:
     )
     if not alone or joined.inputs.count(piece) > 1 or not (piece is made or is_reshape(piece)):
         return False
-    return reshaped_strides(piece.shape, contiguous(joined.shape), made.shape) is not None
+    return reshaped_strides(piece.shape, contiguous_strides(joined.shape), made.shape) is not None
 
 
 def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
@@ -349,12 +350,12 @@ def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
     found: dict[Node, tuple[Node, Shape, int]] = {}
     for node in nodes:
         if node.op == "put":
-            found[node.inputs[0]] = (node, contiguous(node.shape), 0)
+            found[node.inputs[0]] = (node, contiguous_strides(node.shape), 0)
         if (node.op, node.function) == ("also", "sums"):
-            found[node.inputs[0].inputs[-1]] = (node, contiguous(node.shape), 0)
+            found[node.inputs[0].inputs[-1]] = (node, contiguous_strides(node.shape), 0)
         if node.op != "join":
             continue
-        strides = contiguous(node.shape)
+        strides = contiguous_strides(node.shape)
         at = 0
         for piece in node.inputs:
             own = reshaped_strides(piece.shape, strides, piece.base.shape)
@@ -389,7 +390,7 @@ def is_reshape(node: Node) -> bool:
 
 def _plain(node: Node) -> bool:
     """Whether the strides of axes longer than 1 are those of a contiguous tensor."""
-    expected = contiguous(node.shape)
+    expected = contiguous_strides(node.shape)
     return all(
         size == 1 or a == b for size, a, b in zip(node.shape, node.strides, expected, strict=True)
     )

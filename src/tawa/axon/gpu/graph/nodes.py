@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from tawa.base.indices import contiguous_strides
 from tawa.base.source import Span
 
 BYTES = {
@@ -131,23 +132,13 @@ class Node:
         return f"%{self.number}"
 
 
-def contiguous(shape: Shape) -> Shape:
-    """Strides of a tensor whose numbers lie one after the other."""
-    strides: list[int] = []
-    step = 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
-
-
 def layout(node: Node) -> tuple[Shape, int]:
     """Strides and offset of a node in the memory of its base, in elements."""
     if node.op == "view":
         return node.strides, node.offset
     if node.op == "input":
         return node.strides, 0
-    return contiguous(node.shape), 0
+    return contiguous_strides(node.shape), 0
 
 
 def broadcast_strides(operand: Node, shape: Shape) -> tuple[Shape, int]:
@@ -209,7 +200,7 @@ class Tape:
         if node.op != "view" or node.base not in self.images or len(node.shape) < 3:
             return False
         n, c, *image = node.shape
-        steps = contiguous((n, *image, c))
+        steps = contiguous_strides((n, *image, c))
         whole = node.offset == 0 and node.size == node.base.size
         return whole and node.strides == (steps[0], steps[-1], *steps[1:-1])
 
@@ -363,6 +354,6 @@ def reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
         for (_, outer), (inner_size, inner) in itertools.pairwise(run):
             if outer != inner * inner_size:
                 return None
-        steps = [run[-1][1] * step for step in contiguous(tuple(sizes))]
+        steps = [run[-1][1] * step for step in contiguous_strides(tuple(sizes))]
         found.extend(steps)
     return tuple(found)

@@ -20,8 +20,8 @@ from tawa.axon.gpu.graph.nodes import (
     Shape,
     Tape,
     broadcast_strides,
-    contiguous,
 )
+from tawa.base.indices import contiguous_strides
 
 MOST_STEPS = 12
 """Functions that are computed again for one value."""
@@ -101,7 +101,7 @@ def bytes_read(members: Iterable[Node]) -> dict[Node, int]:
 def _bytes_seen(operand: Node) -> int:
     """Bytes of an operand, of which what is broadcast counts once."""
     count = 1
-    strides = operand.strides or contiguous(operand.shape)
+    strides = operand.strides or contiguous_strides(operand.shape)
     for size, stride in zip(operand.shape, strides, strict=True):
         count *= size if stride else 1
     return count * BYTES[operand.element]
@@ -323,7 +323,7 @@ def through(leaf: Node, shape: Shape, seen: Seen) -> Seen | None:
 def _axes(shape: Shape, strides: Shape) -> list[_Axis]:
     """Axes of a value that are longer than 1; neighbours are one where both lie so."""
     found: list[_Axis] = []
-    for size, step, other in zip(shape, contiguous(shape), strides, strict=True):
+    for size, step, other in zip(shape, contiguous_strides(shape), strides, strict=True):
         if size == 1:
             continue
         if found and found[-1].other == other * size:
