@@ -2,7 +2,7 @@
 
 python scripts/random_programs.py --count 3000            the first 3,000, and what they cover
 python scripts/random_programs.py --first 291 --count 1   one, made smaller if it is wrong
-python scripts/random_programs.py --kind products         others: `products` or `shapes`
+python scripts/random_programs.py --kind products         others: `products`, `shapes`, `control`
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "simulate"), str(ROOT / "src")]
 
+import control_programs  # noqa: E402
 import memory_programs  # noqa: E402
 import product_programs  # noqa: E402
 import shape_programs  # noqa: E402
@@ -30,8 +31,9 @@ KINDS: dict[str, Callable[[int, int], Program]] = {
     "memory": memory_programs.program,
     "products": product_programs.program,
     "shapes": shape_programs.program,
+    "control": control_programs.program,
 }
-MOST = {"memory": 8, "products": 10, "shapes": 12}
+MOST = {"memory": 8, "products": 10, "shapes": 12, "control": 14}
 """Statements of a program, if not said."""
 
 PROXIES = ("threads", "engine", "both")

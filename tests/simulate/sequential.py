@@ -8,7 +8,7 @@ and a number of elements, and whose accesses raise `IndexError` outside their ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,9 @@ class Pointer:
 
     def __add__(self, offset: Any) -> Pointer:
         return replace(self, at=self.at + np.asarray(offset, np.int64))
+
+    def __sub__(self, offset: Any) -> Pointer:
+        return self + -np.asarray(offset, np.int64)
 
     def places(self, mask: Any) -> tuple[np.ndarray, np.ndarray]:
         """Which elements a mask leaves, and which they are. Raises IndexError."""
@@ -94,6 +97,9 @@ class Language:
     """What a kernel's source calls `tl`; `programs` and `program` are the grid and its place in it."""
 
     int8, int32, int64, float16, float32 = np.int8, np.int32, np.int64, np.float16, np.float32
+    float64 = np.float64
+    bfloat16 = float8e4nv = float8e5 = np.float32
+    """Programs cast to these only what they have exactly."""
     constexpr = int
     static_range = range
     program = programs = (0, 0, 0)
@@ -106,7 +112,7 @@ class Language:
     def range(*bounds: Any, **wishes: Any) -> Iterable[int]:
         """The numbers of Python's `range`; wishes change nothing."""
         del wishes
-        return range(*bounds)
+        return counted(*bounds)
 
     @staticmethod
     def cdiv(x: Any, y: Any) -> Any:
@@ -281,6 +287,7 @@ class Language:
         other: Any = 0,
         boundary_check: Any = (),
         padding_option: str = "zero",
+        volatile: bool = False,
     ) -> Tile:
         if isinstance(at, Block):
             at, inside = at.pointers()
@@ -299,16 +306,36 @@ class Language:
         at.memory[places] = np.broadcast_to(value, chosen.shape)[chosen]
 
     @classmethod
-    def atomic_add(cls, at: Pointer, value: Any, mask: Any = None) -> Tile:
+    def atomic_add(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
         return cls._atomic(at, value, mask, lambda old, new: old + new)
 
     @classmethod
-    def atomic_max(cls, at: Pointer, value: Any, mask: Any = None) -> Tile:
+    def atomic_max(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
         return cls._atomic(at, value, mask, max)
 
     @classmethod
-    def atomic_xchg(cls, at: Pointer, value: Any, mask: Any = None) -> Tile:
+    def atomic_min(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
+        return cls._atomic(at, value, mask, min)
+
+    @classmethod
+    def atomic_and(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
+        return cls._atomic(at, value, mask, lambda old, new: old & new)
+
+    @classmethod
+    def atomic_or(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
+        return cls._atomic(at, value, mask, lambda old, new: old | new)
+
+    @classmethod
+    def atomic_xor(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
+        return cls._atomic(at, value, mask, lambda old, new: old ^ new)
+
+    @classmethod
+    def atomic_xchg(cls, at: Pointer, value: Any, mask: Any = None, **order: Any) -> Tile:
         return cls._atomic(at, value, mask, lambda old, new: new)
+
+    @classmethod
+    def atomic_cas(cls, at: Pointer, expected: Any, value: Any, **order: Any) -> Tile:
+        return cls._atomic(at, value, None, lambda old, new: new if old == expected else old)
 
     @staticmethod
     def _atomic(at: Pointer, value: Any, mask: Any, combine: Any) -> Tile:
@@ -323,16 +350,24 @@ class Language:
         return tile(found)
 
 
+def counted(*bounds: Any) -> Iterator[Tile]:
+    """What `range` gives in a kernel."""
+    for number in range(*bounds):
+        yield tile(np.int32(number))
+
+
 def run(source: str, grid: Sequence[int], arguments: Mapping[str, Any]) -> None:
     """Run the function `kernel` of a source for every program of a grid.
 
     Arrays are passed as `Pointer` and `Descriptor` and changed in place.
     """
-    namespace: dict[str, Any] = {"tl": Language}
+    namespace: dict[str, Any] = {"tl": Language, "range": counted}
     lines = [line for line in source.splitlines() if not line.startswith(("import", "@"))]
     exec("\n".join(lines), namespace)
+    numbers = {k: tile(np.int32(v)) for k, v in arguments.items() if isinstance(v, int)}
+    others = {k: v for k, v in arguments.items() if k not in numbers}
     Language.programs = (*grid, 1, 1)[:3]
     with np.errstate(all="ignore"):
         for place in itertools.product(*(range(n) for n in reversed(Language.programs))):
             Language.program = place[::-1]
-            namespace["kernel"](**arguments)
+            namespace["kernel"](**numbers, **others)

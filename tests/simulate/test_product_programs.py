@@ -1,6 +1,6 @@
-"""Random programs of products, and of tiles of any shape, do at every level what Python and NumPy do.
+"""Random programs of products, tiles and control flow do at every level what Python and NumPy do.
 
-`scripts/random_programs.py --kind products` (or `shapes`) runs as many as one likes.
+`scripts/random_programs.py --kind products` (or `shapes`, `control`) runs as many as one likes.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import control_programs
 import product_programs
 import pytest
 import shape_programs
@@ -74,6 +75,13 @@ def test_shapes_at_all_levels(first: int, tmp_path: Path) -> None:
         assert not outcome.bad, wrong(seed, outcome)
 
 
+@pytest.mark.parametrize("first", range(0, 20, EACH))
+def test_control_flow_at_all_levels(first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + EACH):
+        outcome = compared(control_programs.program(seed), tmp_path, (seed,))
+        assert not outcome.bad, wrong(seed, outcome)
+
+
 def test_a_seed_is_one_program() -> None:
-    for kind in (product_programs, shape_programs):
+    for kind in (product_programs, shape_programs, control_programs):
         assert kind.program(5).source == kind.program(5).source != kind.program(6).source

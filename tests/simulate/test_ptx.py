@@ -201,6 +201,24 @@ def test_lanes_meet_wherever_the_meeting_stands() -> None:
     assert out.tolist() == [3 * 5 + 1, 3 * 7 + 1] * 16
 
 
+SCOPES = """
+.visible .entry scopes(.param .u64 out) {
+.reg .b64 %rd<9>;
+    ld.param.u64 %rd1, [out];
+    {.reg .b64 o, v; mov.b64 v, -5; atom.global.add.u64 o, [%rd1], v; mov.b64 %rd2, o;}
+    {.reg .b32 o, v; mov.b32 v, 7; atom.global.add.u32 o, [%rd1+8], v;}
+    ret;
+}
+"""
+
+
+def test_scopes_have_registers_of_their_own() -> None:
+    spec = KernelSpec("scopes", 32, 0, parameters=(PointerParam(0),), arguments=("out",))
+    out = np.zeros(2, np.int64)
+    run(SCOPES, spec, (1,), [out])
+    assert out.tolist() == [-5 * 32, 7 * 32]
+
+
 def test_programs_that_wait_for_each_other() -> None:
     flag, out = np.zeros(1, np.int32), np.zeros(2, np.int32)
     compiled = waits_for_another.compile(flag, out)

@@ -118,18 +118,33 @@ def _arrays(text: str) -> dict[str, bytes]:
 def _read(kernel: Kernel, body: str, line: int) -> None:
     scopes = 0
     scope: tuple[int, ...] = ()
+    own: list[dict[str, str]] = [{}]
+    """Registers of scopes within each other, by what they are called there."""
     for statement, skipped in _statements(body):
         if statement == "{":
             scopes += 1
             scope = (*scope, scopes)
+            own.append({**own[-1]})
         elif statement == "}":
             scope = scope[:-1]
+            own.pop()
         elif statement.endswith(":"):
             kernel.labels[scope, statement[:-1]] = len(kernel.code)
         elif statement.startswith("."):
-            _declare(kernel, statement)
+            if scope and statement.startswith(".reg"):
+                names = re.findall(r"[\w$]+(?=\s*(?:,|$))", statement)
+                own[-1] |= {name: f"{name}${scope[-1]}" for name in names}
+            _declare(kernel, _renamed(statement, own[-1]))
         else:
+            statement = _renamed(statement, own[-1])
             kernel.code.append(_instruction(statement, scope, line + skipped))
+
+
+def _renamed(statement: str, names: dict[str, str]) -> str:
+    """A statement with other names for registers."""
+    if not names:
+        return statement
+    return re.sub(r"(?<![\w%$.])[\w$]+", lambda found: names.get(found[0], found[0]), statement)
 
 
 def _statements(body: str) -> Iterator[tuple[str, int]]:
