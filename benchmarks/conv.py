@@ -322,6 +322,8 @@ def arguments() -> Any:
     parser.add_argument("--tune", type=int, default=0, help="tilings that are tried")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--whole", action="store_true", help="ResNet-50 in place of layers")
+    parser.add_argument("--parts", default="inference,step", help="of ResNet-50")
+    parser.add_argument("--modes", default="", help="of ResNet-50, see conv_models.py")
     parser.add_argument("--warm", default="", help="i/N: only compile, of N shares number i")
     parser.add_argument("--predict", action="store_true", help="by the timing model, no device")
     parser.add_argument("--profile", action="store_true", help="print how to count bytes from L2")
@@ -351,7 +353,7 @@ def main() -> None:
             print(*predictions(case), sep="\n", flush=True)
         return
     wanted = [p for p in options.passes.split(",") if p]
-    if options.warm:
+    if options.warm and not options.whole:
         jobs = [
             (case, what, tiling)
             for case in selected(options)

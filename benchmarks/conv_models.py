@@ -1,18 +1,27 @@
 """ResNet-50 whole, bf16, channels last: inference and a training step, beside PyTorch's modes.
 
 The model is written out here (arXiv 1512.03385, stride in the 3 x 3 convolutions), so that nothing
-but PyTorch is needed. `tawa` is the model after `replace_convolutions`; `tawa-compile` the same
-under `torch.compile`. Logits are compared with the model's in float32.
+but PyTorch is needed. For inference batch norms are folded into the convolutions, of all but
+`eager`: `tawa` has a kernel for each convolution with what is added to it and its ReLU,
+`cudnn-fused` cuDNN's of the same, `folded` operators, which `torch-compile` and `max-autotune`
+compile. In a training step `tawa` is the model after `replace_convolutions`, `tawa-compile` the
+same under `torch.compile`. Logits are compared with the model's in float32.
 """
 
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+from conv_launches import each_launch
 from torch import nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+FORMAT = torch.channels_last
 
 BLOCKS = (64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)
 """Channels, blocks and stride of each stage."""
@@ -54,32 +63,126 @@ def resnet50() -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
 
 
-def modes(model: nn.Module) -> dict[str, Callable[..., Any]]:
-    """The model as each contender runs it."""
+class Folded(nn.Module):
+    """The network with its batch norms folded into the convolutions, for inference.
+
+    `act` computes a convolution, what is added to it, and the ReLU, all of the shapes of PyTorch.
+    """
+
+    def __init__(self, network: nn.Module, act: Callable[..., Any]) -> None:
+        super().__init__()
+        parts = list(network.children())
+        self.act = act
+        self.stem, self.pool = fuse_conv_bn_eval(parts[0], parts[1]), parts[3]
+        self.end = nn.Sequential(*parts[-3:])
+        self.blocks = nn.ModuleList()
+        for block in parts[4:-3]:
+            assert isinstance(block, Bottleneck)
+            layers, short = list(block.layers), list(block.shortcut.children())
+            pairs = [(layers[at], layers[at + 1]) for at in (0, 3, 6)]
+            pairs += [(short[0], short[1])] if short else []
+            self.blocks.append(nn.ModuleList(fuse_conv_bn_eval(*pair) for pair in pairs))
+
+    def forward(self, x: Any) -> Any:
+        """Logits of images."""
+        x = self.pool(self.act(self.stem, x))
+        for block in self.blocks:
+            convs = list(block)
+            beside = self.act(convs[3], x, relu=False) if len(convs) > 3 else x
+            x = self.act(convs[2], self.act(convs[1], self.act(convs[0], x)), beside)
+        return self.end(x)
+
+
+def plainly(conv: Any, x: Any, residual: Any = None, *, relu: bool = True) -> Any:
+    """By modules and operators, which a compiler may fuse."""
+    y = conv(x) if residual is None else conv(x) + residual
+    return torch.relu(y) if relu else y
+
+
+def by_cudnn(conv: Any, x: Any, residual: Any = None, *, relu: bool = True) -> Any:
+    """By cuDNN's fused operators."""
+    aten, steps = torch.ops.aten, (conv.stride, conv.padding, conv.dilation, conv.groups)
+    if residual is not None:
+        return aten.cudnn_convolution_add_relu(x, conv.weight, residual, 1.0, conv.bias, *steps)
+    return aten.cudnn_convolution_relu(x, conv.weight, conv.bias, *steps) if relu else conv(x)
+
+
+def by_tawa(conv: Any, x: Any, residual: Any = None, *, relu: bool = True) -> Any:
+    """By this project's, one kernel each."""
+    from tawa.kernels.conv import conv2d
+
+    x, w = x.movedim(1, -1), conv.weight.detach().movedim(1, -1)
+    residual = None if residual is None else residual.movedim(1, -1)
+    y = conv2d(
+        x, w, stride=conv.stride, padding=conv.padding, bias=conv.bias.detach(), residual=residual,
+        relu=relu,
+    )  # fmt: skip
+    return y.movedim(-1, 1)
+
+
+def modes(model: nn.Module, *, training: bool) -> dict[str, Callable[..., Any]]:
+    """The model as each contender runs it, PyTorch's compiler last."""
     from tawa.kernels.torch_conv import replace_convolutions
 
-    replaced = copy.deepcopy(model)
-    replace_convolutions(replaced)
+    if training:
+        replaced = copy.deepcopy(model)
+        replace_convolutions(replaced)
+        found = {"tawa": replaced, "eager": model, "tawa-compile": replaced, "torch-compile": model}
+        return {n: torch.compile(m) if "compile" in n else m for n, m in found.items()}
+    kind, exact = next(model.parameters()).dtype, copy.deepcopy(model).float()
+    works = {"tawa": by_tawa, "cudnn-fused": by_cudnn, "folded": plainly}
+    found = {n: Folded(exact, work).to(kind, memory_format=FORMAT) for n, work in works.items()}
     return {
-        "tawa": replaced,
-        "tawa-compile": torch.compile(replaced),
-        "eager": model,
-        "torch-compile": torch.compile(model, mode="max-autotune-no-cudagraphs"),
-    }
+        **found, "eager": model, "torch-compile": torch.compile(found["folded"]),
+        "max-autotune": torch.compile(found["folded"], mode="max-autotune-no-cudagraphs"),
+    }  # fmt: skip
 
 
 def whole(run: Any, options: Any) -> None:
-    """Time inference and a training step of each mode, for each number of images."""
+    """Time inference and a training step of the chosen modes, for each number of images."""
     for n in map(int, options.images.split(",")):
-        x = torch.randn(n, 3, 224, 224, device="cuda")
-        model = resnet50().cuda()
-        exact = model.eval()(x[:8])
-        model = model.bfloat16().to(memory_format=torch.channels_last)
-        x = x.bfloat16().to(memory_format=torch.channels_last)
-        for training in (False, True):
+        for training in (part == "step" for part in options.parts.split(",")):
+            torch.manual_seed(0)
+            x, model = torch.randn(n, 3, 224, 224, device="cuda"), resnet50().cuda()
+            with torch.no_grad():
+                exact = None if training else model.eval()(x[:8])
+            model = model.bfloat16().to(memory_format=FORMAT).train(training)
+            x = x.bfloat16().to(memory_format=FORMAT)
             row = {"layer": "resnet50", "pass": "step" if training else "inference", "n": n}
-            works = _works(run, row, modes(model.train(training)), x, exact, training=training)
-            _time(run, row, works, options)
+            wanted = [name for name in options.modes.split(",") if name]
+            found = modes(model, training=training)
+            found = {name: found[name] for name in wanted or found if name in found}
+            if options.warm:
+                _warm(found["tawa"], x, options.warm, training=training)
+            else:
+                _time(run, row, _works(run, row, found, x, exact, training=training), options)
+
+
+def _step(model: Callable[..., Any], x: Any, *, training: bool) -> Any:
+    """Logits, and with `training` the gradients of a loss."""
+    with torch.set_grad_enabled(training):
+        y = model(x)
+        if training:
+            y.float().square().mean().backward()
+    return y
+
+
+def _warm(model: Callable[..., Any], x: Any, share: str, *, training: bool) -> None:
+    """Compile a share `i/N` of the kernels that the model launches; nothing is computed."""
+    number, count = map(int, share.split("/"))
+    seen: dict[Any, int] = {}
+
+    def build(kernel: Any, grid: Any, /, *args: Any, **given: Any) -> None:
+        request, named = kernel.request(*args, **given), kernel._named(*args, **given)
+        key = kernel, request.key
+        if key not in seen:
+            seen[key] = len(seen)
+            if seen[key] % count == number:
+                kernel._suited(request, named, given, grid)
+                print(f"{kernel.__name__} after {time.process_time():.1f} s ", flush=True)
+
+    with each_launch(build):
+        _step(model, x, training=training)
 
 
 def _works(
@@ -91,22 +194,16 @@ def _works(
 
     works: dict[str, Callable[[], Any]] = {}
     for name, model in found.items():
-
-        def step(model: Any = model) -> Any:
-            with torch.set_grad_enabled(training):
-                y = model(x)
-                if training:
-                    y.float().square().mean().backward()
-            return y
-
+        began = time.perf_counter()
         try:
+            works[name] = captured(partial(_step, model, x, training=training))
             if not training:
                 with torch.no_grad():
                     off = (model(x[:8]).float() - exact).norm() / exact.norm()
                 print(f"  {name}: logits off by {float(off):.1e}", flush=True)
-            works[name] = captured(step)
         except Exception as problem:
             failed(run, row, name, problem)
+        print(f"  {name}: ready after {time.perf_counter() - began:.1f} s", flush=True)
     return works
 
 

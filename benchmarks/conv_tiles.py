@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from conv import MAX_ERROR, Tensors, captured, error_of, ours, peers, sizes_of
 from conv_cases import NETWORKS, Case, cases
 from conv_launches import warmed
 
+from tawa.kernels import conv_planes
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
+from tawa.kernels.conv_arguments import Finish
 from tawa.kernels.conv_depthwise import Runs, runs_tried
 from tawa.kernels.conv_gradient_plans import Sharing, sharings
 from tawa.kernels.conv_plans import Tiling, ranked
@@ -55,16 +58,16 @@ def of(case: Case, what: str) -> Convolution:
     conv = sizes_of(case)
     if few_channels(conv):
         return in_rows(conv, pitch_of_rows(conv, PIECE // SIZE)[0])
-    return turned(conv) if what == "dgrad" else conv
+    return turned(conv) if what == "dgrad" and conv.stride == (1, 1) else conv
 
 
 def possible(case: Case, what: str) -> bool:
     """Whether one kernel that reads blocks does the pass."""
     conv = sizes_of(case)
-    alone = conv.stride == (1, 1) and not few_channels(conv)
+    alone = conv.stride == (1, 1) or conv_planes.suits(conv, Finish())
     if conv.depthwise:
         return what == "forward"
-    return what != "dgrad" or alone
+    return what != "dgrad" or (alone and not few_channels(conv))
 
 
 def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sharing | Runs]:
@@ -82,11 +85,16 @@ def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sh
                 seen.add(kind)
                 yield way
         return
-    for tiling in ranked(conv, chip, SIZE):
-        kind = tiling.kernel, tiling.pixels, tiling.filters, tiling.options
+    planes = what == "dgrad" and conv.stride != (1, 1)
+    found = conv_planes.ordered(conv, chip, SIZE, SIZE) if planes else ranked(conv, chip, SIZE)
+    for tiling in found:
+        spread = planes and tiling.images
+        kind = tiling.kernel, tiling.pixels, tiling.filters, tiling.options, spread
         if kind not in seen:
             seen.add(kind)
             yield tiling
+            if planes:
+                yield replace(tiling, options=(("persistent", False),))
 
 
 def chosen(case: Case, what: str, count: int, chip: Chip) -> list[Tiling | Sharing | Runs]:
@@ -94,8 +102,10 @@ def chosen(case: Case, what: str, count: int, chip: Chip) -> list[Tiling | Shari
     return list(islice(candidates(of(case, what), what, chip), count))
 
 
-def expected_us(tile: Tiling | Sharing | Runs, conv: Convolution, chip: Chip) -> float:
+def expected_us(tile: Tiling | Sharing | Runs, conv: Convolution, chip: Chip, what: str) -> float:
     """What the model expects; there is none of depthwise layers."""
+    if isinstance(tile, Tiling) and what == "dgrad" and conv.stride != (1, 1):
+        return conv_planes.microseconds(tile, conv, chip, SIZE, SIZE)
     return math.nan if isinstance(tile, Runs) else tile.microseconds(conv, chip, SIZE)
 
 
@@ -127,7 +137,7 @@ def measure(run: Any, case: Case, what: str, options: Any) -> None:
     print(f"{case.layer} N={case.x[0]} {what}: cudnn {times['cudnn'].median * 1e3:.1f}", flush=True)
     for name, timing in times.items():
         tile = tiles.get(name)
-        model = round(expected_us(tile, conv, chip), 2) if tile else None
+        model = round(expected_us(tile, conv, chip, what), 2) if tile else None
         impl = "tawa" if tile else "cudnn"
         config = name if tile else None
         run.add(row, impl, timing, config=config, model_us=model, **run.sampler.readings(name))
@@ -149,7 +159,7 @@ def again() -> None:
         given = row["case"]
         case = _case(given)
         chip = chip_of(row["device"]) or H100
-        model = expected_us(tile, of(case, given["pass"]), chip)
+        model = expected_us(tile, of(case, given["pass"]), chip, given["pass"])
         key = f"{given['layer']} {given['pass']} N={given['x'][0]} {row['device']}"
         groups.setdefault(key, []).append((row["ms"] * 1e3, model, row["config"]))
         if not math.isnan(model):

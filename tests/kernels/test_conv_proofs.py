@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import Drawn, gradients
 
 from tawa.driver.jit import Kernel
 from tawa.kernels import conv_gradients
@@ -47,8 +48,11 @@ def half(*shape: int) -> np.ndarray:
 
 
 @contextmanager
-def proved() -> Iterator[None]:
-    """Every launch inside is proved, on two multiprocessors, and computes what it computes."""
+def proved(launches: list[str] | None = None) -> Iterator[None]:
+    """Every launch inside is proved, on two multiprocessors, and computes what it computes.
+
+    `launches` gets the kernels' names.
+    """
 
     def launch(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         names = [p.name for p in self.parameters]
@@ -57,6 +61,8 @@ def proved() -> Iterator[None]:
         values = [given[name] for name in compiled.spec.arguments]
         report = check(compiled.module("hopper"), grid_sizes(grid), values, multiprocessors=2)
         assert not report.cut
+        if launches is not None:
+            launches.append(self.__name__)
 
     before = Kernel._launch  # pyright: ignore
     Kernel._launch = launch  # pyright: ignore
@@ -98,6 +104,35 @@ def test_the_gradient_of_images_reads_filters_where_they_lie(
         dx = conv_gradients.gradient_of_images(dy, w, (1, 13 + r, 13 + s, c), None, tiling)
     turned = w[:, ::-1, ::-1].transpose(3, 1, 2, 0)
     assert np.abs(dx - reference(dy, turned, padding=(r - 1, s - 1))).max() < 1e-2
+
+
+PLANES = {
+    "three by three": ((1, 9, 12, 32), (64, 3, 3, 32), {"stride": 2, "padding": 1}),
+    "one by one": ((2, 9, 8, 32), (64, 1, 1, 32), {"stride": (2, 1)}),
+    "in groups": ((1, 7, 9, 64), (64, 3, 4, 32), {"stride": (2, 3), "groups": 2}),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_planes_of_the_gradient_of_images_are_one_launch(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Sums of other lengths, one of none, in persistent programs that each take several."""
+    monkeypatch.setattr(conv_gradients, "exchanged", None)
+    shape, taps, steps = PLANES[name]
+    y = reference(np.zeros(shape), np.zeros(taps), **steps).shape
+    dy, w = half(*y), half(*taps)
+    launches: list[str] = []
+    with proved(launches):
+        dx = conv_gradients.gradient_of_images(
+            dy, w, shape, None, Tiling("taps", 1, 8, 8, 32, 32), **steps
+        )
+    assert launches == ["conv_planes"]
+    given = {"padding": 0, "dilation": (1, 1), "groups": 1, **steps}
+    stride = steps["stride"]
+    given["stride"] = stride if isinstance(stride, tuple) else (stride, stride)
+    case = Drawn(0, shape, taps, given, "float16", ())
+    assert np.abs(dx - gradients(case, np.zeros(shape), w, dy)[0]).max() < 1e-2
 
 
 def test_filters_of_every_second_tap_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch):

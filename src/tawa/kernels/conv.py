@@ -253,14 +253,11 @@ def reads_turned(conv: Convolution, back: Back, w: Any, config: Tiling | None = 
 
     If it can, and a copy with channels and filters exchanged would not let it be faster.
     """
-    size, own = w.dtype.itemsize, conv.c // conv.groups
-    if conv.depthwise or few_channels(conv) or not is_dense(w) or address(w) % PIECE:
-        return False
-    if w.shape[-1] * size % PIECE or (conv.groups > 1 and own * size % PIECE):
+    if not turned_blocks(conv, w):
         return False
     if config is not None:
         return back.whole or not config.keeps
-    chip = conv_taps.chip
+    chip, size = conv_taps.chip, w.dtype.itemsize
     found = ranked(conv, chip, size)
     best = next((t for t in found if _suits(t, back)), None)
     if best is None:
@@ -268,6 +265,14 @@ def reads_turned(conv: Convolution, back: Back, w: Any, config: Tiling | None = 
     copied = copying([prod(w.shape) * size], chip)
     times = (t.microseconds(conv, chip, size) for t in (best, found[0]))
     return next(times) <= next(times) + copied
+
+
+def turned_blocks(conv: Convolution, w: Any) -> bool:
+    """Whether blocks of filters `w` [.., K / groups] can be read by a convolution turned back."""
+    size, own = w.dtype.itemsize, conv.c // conv.groups
+    if conv.depthwise or few_channels(conv) or not is_dense(w) or address(w) % PIECE:
+        return False
+    return not (w.shape[-1] * size % PIECE or (conv.groups > 1 and own * size % PIECE))
 
 
 def _suits(tiling: Tiling, back: Back | None) -> bool:
@@ -440,7 +445,7 @@ def _launch_one(
         programs = min(tiling.tiles_of_pixels(conv), max(1, most // blocks)) * blocks
     else:
         extents += [conv.depth.size, conv.depth.results]
-        constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups, "PAIR": 1}
+        constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups}
     if tiling.kernel == "taps":
         constants |= {"TN": tiling.images, "SPLIT": tiling.split}
     else:

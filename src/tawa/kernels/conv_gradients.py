@@ -22,12 +22,14 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
+from tawa.kernels import conv_planes
 from tawa.kernels.conv import (
     compute,
     compute_turned,
     few_channels,
     pixels_in_rows,
     reads_turned,
+    turned_blocks,
 )
 from tawa.kernels.conv_arguments import (
     TYPES,
@@ -35,6 +37,7 @@ from tawa.kernels.conv_arguments import (
     activation_of,
     check_finish,
     check_output,
+    describable,
     filters_of,
     pictures,
     pictures_of,
@@ -47,6 +50,7 @@ from tawa.kernels.conv_gradient_plans import Sharing, sharing
 from tawa.kernels.conv_kernels import plane_of, runs_of_taps, step_of_taps, taps_of_plane
 from tawa.kernels.conv_plans import Tiling
 from tawa.kernels.conv_shapes import (
+    Axis,
     Convolution,
     ConvolutionNotPossible,
     Padding,
@@ -165,39 +169,75 @@ def _turned_back(
         out[...] = 0
         return out
     whole, filters, given = lifted(out), lifted(w), pictures(lifted(dy))
-    residual = None if finish.residual is None else lifted(finish.residual)
+    if _by_planes(conv, given, filters_of(filters), pictures_of(whole), finish, config):
+        return out
     axes = axes_of(conv, lifted(dy).shape[1], whole.shape[1])
     for first in product(*(range(axis.stride) for axis in axes)):
-        cut = tuple(slice(at, None, axis.stride) for at, axis in zip(first, axes, strict=True))
-        part = whole[(slice(None), *cut)]
-        if 0 in part.shape:
-            continue
-        turned = [turned_taps(axis, at) for axis, at in zip(axes, first, strict=True)]
-        reached = all(taps for taps, _, _ in turned)
-        if not reached and finish is PLAIN:
-            part[...] = 0
-            continue
-        if not reached:
-            turned = [([0], 1, 0)] * 3
-        sides = [
-            sides_of(t, a.results, n) for t, a, n in zip(turned, axes, part.shape[1:], strict=False)
-        ]
-        back = turned_back(conv, dy.shape[0], turned, sides, axes)
-        others = None if residual is None else pictures(residual[(slice(None), *cut)])
-        to = pictures_of(part)
-        target = empty(part, (back.pictures, *part.shape[2:])) if to is None else to
-        end = replace(finish, residual=others)
-        place = place_of_taps(filters.shape[1:4], turned)
-        if reached and reads_turned(back, place, filters, config):
-            compute_turned(back, place, given, filters_of(filters), target, end, config)
-        else:
-            own = exchanged(filters, (turned[0][0], turned[1][0], turned[2][0]), conv.groups)
-            if not reached:
-                own[...] = 0
-            compute(back, given, filters_of(own), target, end, config)
-        if to is None:
-            part[...] = target.reshape(part.shape)
+        _one_plane(conv, axes, first, (given, filters, whole), finish, config)
     return out
+
+
+def _one_plane(
+    conv: Convolution,
+    axes: tuple[Axis, ...],
+    first: tuple[int, ...],
+    arrays: tuple[Any, Any, Any],
+    finish: Finish,
+    config: Tiling | None,
+) -> None:
+    """The pictures, rows and columns of one remainder, from the `first` on.
+
+    `arrays` are pictures to convolve, and filters and results with three dimensions.
+    """
+    given, filters, whole = arrays
+    cut = tuple(slice(at, None, axis.stride) for at, axis in zip(first, axes, strict=True))
+    part = whole[(slice(None), *cut)]
+    if 0 in part.shape:
+        return
+    turned = [turned_taps(axis, at) for axis, at in zip(axes, first, strict=True)]
+    reached = all(taps for taps, _, _ in turned)
+    if not reached and finish is PLAIN:
+        part[...] = 0
+        return
+    if not reached:
+        turned = [([0], 1, 0)] * 3
+    sides = [
+        sides_of(t, a.results, n) for t, a, n in zip(turned, axes, part.shape[1:], strict=False)
+    ]
+    back = turned_back(conv, whole.shape[0], turned, sides, axes)
+    residual = finish.residual
+    others = None if residual is None else pictures(lifted(residual)[(slice(None), *cut)])
+    to = pictures_of(part)
+    target = empty(part, (back.pictures, *part.shape[2:])) if to is None else to
+    end = replace(finish, residual=others)
+    place = place_of_taps(filters.shape[1:4], turned)
+    if reached and reads_turned(back, place, filters, config):
+        compute_turned(back, place, given, filters_of(filters), target, end, config)
+    else:
+        own = exchanged(filters, (turned[0][0], turned[1][0], turned[2][0]), conv.groups)
+        if not reached:
+            own[...] = 0
+        compute(back, given, filters_of(own), target, end, config)
+    if to is None:
+        part[...] = target.reshape(part.shape)
+
+
+def _by_planes(
+    conv: Convolution, dy: Any, w: Any, out: Any, finish: Finish, config: Tiling | None
+) -> bool:
+    """Launch what gives all rows and columns at once, where that is possible and faster."""
+    if out is None or not conv_planes.suits(conv, finish) or not describable(out):
+        return False
+    if conv.c * out.dtype.itemsize % PIECE or not turned_blocks(replace(conv, c=conv.k), w):
+        return False
+    tiling = config
+    if config is None:
+        sizes = w.dtype.itemsize, out.dtype.itemsize
+        tiling = conv_planes.fastest(conv, conv_weights.chip, *sizes)
+    if tiling is None or tiling.kernel != "taps" or tiling.split > 1:
+        return False
+    conv_planes.launch(conv, tiling, readable(dy, conv.k), w, out, finish)
+    return True
 
 
 def lifted(array: Any) -> Any:
@@ -393,8 +433,7 @@ def conv_weights_of_rows(
     along: tl.constexpr = (R, STRIDE_H, DILATION_H, PAD_H) if DOWN else columns
     lines: tl.constexpr = 1 if DOWN else R
     runs: tl.constexpr = runs_of_taps(along, TAPS, along[1])
-    run = tl.program_id(0) % runs
-    line = tl.program_id(0) // runs % (deep * lines)
+    run, line = tl.program_id(0) % runs, tl.program_id(0) // runs % (deep * lines)
     d, other = line // lines, line % lines
     c, k, group = place_of(tl.program_id(0) // (deep * lines * runs), OURS, OWN, BM, BN)
     found = depth_results(d, N, D, DO, DEPTH)
@@ -417,12 +456,11 @@ def conv_weights_of_rows(
                 plane = plane_of(x, (N * D, H, W), pitches, ph, pw, STRIDE_H, STRIDE_W, C, size)
                 part = (run - before) * TAPS
                 mine = (part >= 0) & (part < taps[1])
-                place = part * taps[4] + taps[3]
-                at = place, across[3]
+                at = part * taps[4] + taps[3], across[3]
                 if not DOWN:
                     above = other * DILATION_H - PAD_H - ph
                     mine &= above % STRIDE_H == 0
-                    at = above // STRIDE_H, place
+                    at = above // STRIDE_H, part * taps[4] + taps[3]
                 sums = add_rows(
                     sums, gradient, plane, (first, tl.where(mine, last, first)), at, own, found,
                     (d, P, Q, D, DO), DEPTH, taps[4], DOWN, TH, TW, BM, BN,

@@ -137,19 +137,18 @@ def depth_tap(step: Any, steps: tl.constexpr, DEPTH: tl.constexpr) -> Any:
 
 @tawa.jit
 def place(
-    P: Any, Q: Any, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    PAIR: tl.constexpr,
+    program: Any, P: Any, Q: Any, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
+    TW: tl.constexpr,
 ) -> Any:  # fmt: skip
     """Of a program: its block of filters, and the first image, row and column of its pixels.
 
-    Programs of one tile of pixels follow each other; with `PAIR` 2, those of two tiles take turns.
+    Programs of one tile of pixels follow each other.
     """
     across = tl.cdiv(Q, TW)
     down = tl.cdiv(P, TH)
-    program = tl.program_id(0)
-    block = program // PAIR % BLOCKS
-    tile = program // (PAIR * BLOCKS) * PAIR + program % PAIR
-    return block, tile // (across * down) * TN, tile // across % down * TH, tile % across * TW
+    tile = program // BLOCKS
+    row = tile // across % down * TH
+    return program % BLOCKS, tile // (across * down) * TN, row, tile % across * TW
 
 
 @tawa.jit
@@ -299,7 +298,7 @@ def sums_of_windows(
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     BACK: tl.constexpr = None,
 ) -> Any:  # fmt: skip
     """A program's sums, and its place: image, row, column, filter. Of one image: `TN` is 1.
@@ -312,7 +311,8 @@ def sums_of_windows(
     ours: tl.constexpr = K // GROUPS
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     filters = blocks_of_filters(w, C, K, deep * R * S, GROUPS, FC, BN, BK, BACK)
-    block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
+    blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
+    block, n, row, column = place(tl.program_id(0), P, Q, blocks, TN, TH, TW)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
     acc = tl.zeros((TH * TW, BN), tl.float32)
@@ -334,14 +334,14 @@ def conv_windows(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, PAIR: tl.constexpr, BACK: tl.constexpr,
+    BK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it."""
     pictures = N if DEPTH is None else N * DO
     out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     acc, n, row, column, k = sums_of_windows(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, 1, TH, TW, WH, WW, BN, BK, PAIR, BACK,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, 1, TH, TW, WH, WW, BN, BK, BACK,
     )  # fmt: skip
     finish(
         acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], pictures,
@@ -396,13 +396,19 @@ def steps_of_share(pictures: Any, plane: tl.constexpr, SPLIT: tl.constexpr) -> A
 
 
 @tawa.jit
+def tap_of_step(step: Any, columns: Any, turns: tl.constexpr) -> Any:
+    """In a loop over taps, so many a row, and their channels: row, column, and turn."""
+    tap = step // turns
+    return tap // columns, tap % columns, step % turns
+
+
+@tawa.jit
 def sums_of_taps(
     x: Any, w: Any, sizes: Any, steps: Any, C: tl.constexpr, K: tl.constexpr, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr, BACK: tl.constexpr = None,
-    SPLIT: tl.constexpr = 1,
+    BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr = None, SPLIT: tl.constexpr = 1,
 ) -> Any:  # fmt: skip
     """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures.
 
@@ -414,12 +420,12 @@ def sums_of_taps(
     whole: tl.constexpr = per_group % BK == 0 and BACK is None
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     count: tl.constexpr = deep * R * S
-    pitch: tl.constexpr = count * FC
     if whole:
-        filters = tl.make_tensor_descriptor(w, [K, pitch], [pitch, 1], [BN, BK])
+        filters = tl.make_tensor_descriptor(w, [K, count * FC], [count * FC, 1], [BN, BK])
     else:
         filters = blocks_of_filters(w, C, K, count, GROUPS, FC, BN, BK, BACK)
-    block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
+    blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
+    block, n, row, column = place(tl.program_id(0), P, Q, blocks, TN, TH, TW)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
     turns: tl.constexpr = tl.cdiv(per_group, BK)
@@ -442,10 +448,8 @@ def sums_of_taps(
                 lower, upper = steps_of_share((begin, end), counts, SPLIT)
                 for step in range(lower, upper):
                     d, deeper, inner = depth_tap(step, flat, DEPTH)
-                    t = inner // turns
-                    c = inner % turns * BK
-                    r = t // across[1]
-                    s = t % across[1]
+                    r, s, c = tap_of_step(inner, across[1], turns)
+                    c *= BK
                     tap = d, down[0] + r * down[2], across[0] + s * across[2]
                     pixels = plane.load(
                         [first + deeper, row + down[3] + r * down[4],
@@ -469,7 +473,7 @@ def conv_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PAIR: tl.constexpr, BACK: tl.constexpr, SPLIT: tl.constexpr,
+    BACK: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'.
 
@@ -480,7 +484,7 @@ def conv_taps(
     many = N if DEPTH is None else N * DO
     acc, n, row, column, k = sums_of_taps(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, PAIR, BACK, SPLIT,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, BACK, SPLIT,
     )  # fmt: skip
     if SPLIT > 1:
         parts = tl.make_tensor_descriptor(

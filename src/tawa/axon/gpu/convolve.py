@@ -144,7 +144,7 @@ class _Writer:
         fixed = ", ".join((*FIXED[:-1], "None", FIXED[-1], "C // GROUPS"))
         self.text.line(
             f"acc, n, row, column, off_n = sums_of_{self.tiling.kernel}({pixels}, {filters}, "
-            f"({sizes}), ({steps}), {fixed}, {tile}, 1)"
+            f"({sizes}), ({steps}), {fixed}, {tile})"
         )
 
     def _steps(self, x: Node, strides: Shape) -> Shape:
