@@ -16,8 +16,8 @@ from math import gcd, prod
 
 from tawa.kernels.conv_kernels import runs_of_taps
 from tawa.kernels.conv_shapes import Convolution
-from tawa.kernels.product_times import LINE, Iteration, launch_us, waves_cycles
 from tawa.machine.chips import Chip
+from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 
 FILTERS = 64, 128
 """Filters of a program."""

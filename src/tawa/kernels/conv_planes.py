@@ -25,8 +25,8 @@ from tawa.kernels.conv_kernels import filters_of_block, finish, place, plane_of,
 from tawa.kernels.conv_plans import LEAST_STORED, SHARPNESS, Tiling, ranked, tilings
 from tawa.kernels.conv_shapes import Convolution, axes_of, sides_of, turned_back, turned_taps
 from tawa.kernels.gemm_configurations import copying
-from tawa.kernels.product_times import LINE, launch_us
 from tawa.machine.chips import Chip
+from tawa.machine.product_times import LINE, launch_us
 
 Along: TypeAlias = tuple[int, int, int, int]
 """Taps, stride, dilation and pad of a dimension."""

@@ -18,8 +18,8 @@ from math import gcd, prod
 from typing import Any
 
 from tawa.kernels.conv_shapes import Convolution
-from tawa.kernels.product_times import LINE, Iteration, launch_us, waves_cycles
 from tawa.machine.chips import SM_90A, Chip
+from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 
 SHORT = 256
 """Sums of fewer products: the first loads of a tile are waited for, whatever is loaded ahead."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from tawa.kernels.product_times import LINE, Iteration, launch_us, waves_cycles
 from tawa.machine.chips import DEFAULT, SM_90A, Chip
+from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 
 STREAMED_PART = 4
 """An operand larger than one in so many parts of L2 would push out what others left there, and not
