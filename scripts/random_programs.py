@@ -26,6 +26,7 @@ import product_programs  # noqa: E402
 import shape_programs  # noqa: E402
 from comparison import Outcome, Program, compared, shrunk  # noqa: E402
 from memory_programs import OPTIONS, RELATIONS  # noqa: E402
+from on_device import compared_on_device  # noqa: E402
 
 KINDS: dict[str, Callable[[int, int], Program]] = {
     "memory": memory_programs.program,
@@ -70,6 +71,7 @@ def main() -> int:
     parser.add_argument("--most", type=int, help="statements of a program")
     parser.add_argument("--seconds", type=float, default=math.inf, help="no program begins later")
     parser.add_argument("--ptx", action="store_true", help="run what NVRTC makes of them, too")
+    parser.add_argument("--device", action="store_true", help="run them on a GPU instead")
     parser.add_argument("--whole", action="store_true", help="do not make what is wrong smaller")
     chosen = parser.parse_args()
     done: list[tuple[Program, Outcome]] = []
@@ -79,12 +81,16 @@ def main() -> int:
             if time.monotonic() > end:
                 break
             found = KINDS[chosen.kind](seed, chosen.most or MOST[chosen.kind])
-            outcome = compared(found, Path(folder), (None, seed), ptx=chosen.ptx)
+            if chosen.device:
+                print(f"next: {seed}", flush=True)  # the last one hangs, if it ends so
+                outcome = compared_on_device(found, Path(folder))
+            else:
+                outcome = compared(found, Path(folder), (None, seed), ptx=chosen.ptx)
             done.append((found, outcome))
             if not outcome.bad:
                 continue
             print(f"seed {seed}: {outcome.verdict} {outcome.where}\n{outcome.text}", flush=True)
-            if not chosen.whole:
+            if not chosen.whole and not chosen.device:
                 small = shrunk(found, Path(folder), outcome, ptx=chosen.ptx)
                 print(small.source, replace(small, body=[]), flush=True)
     counts = Counter(outcome.verdict for _, outcome in done)

@@ -200,13 +200,13 @@ def with_options(
                     memories = run_level(program, found, level, seed)
                     if not all(map(np.array_equal, expected, memories)):
                         return Outcome(
-                            "wrong", level, _difference(program.names, expected, memories), roles
+                            "wrong", level, difference(program.names, expected, memories), roles
                         )
             if ptx and program.options.get("cluster", 1) == 1:
                 memories = run_ptx_of(program, kernel)
                 if not all(map(np.array_equal, expected, memories)):
                     return Outcome(
-                        "wrong", "ptx", _difference(program.names, expected, memories), roles
+                        "wrong", "ptx", difference(program.names, expected, memories), roles
                     )
     except TimeoutError as error:
         return Outcome("hang", text=str(error), roles=roles)
@@ -237,7 +237,8 @@ def limited(seconds: float) -> Generator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _difference(names: Sequence[str], expected: list[Any], found: list[Any]) -> str:
+def difference(names: Sequence[str], expected: list[Any], found: list[Any]) -> str:
+    """Where memories differ."""
     lines = []
     for name, one, other in zip(names, expected, found, strict=True):
         places = np.flatnonzero(one != other)
