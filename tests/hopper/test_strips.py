@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulation import Arrays, check, values
+from simulation import Arrays, check, stored, values
 
 import tawa
 import tawa.language as tl
-from tawa.hopper.dialect.global_memory import GlobalStore
+from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.dialect.text import STRIPS
 from tawa.hopper.passes.strips import LEAST_WIDTH
 
@@ -64,3 +64,46 @@ def test_stores_to_one_array_keep_their_order() -> None:
     stores = [op for op in compiled.module("hopper").walk() if isinstance(op, GlobalStore)]
     first, second = (op.attributes.get(STRIPS) for op in stores)
     assert first is None or first != second
+
+
+@tawa.jit
+def picked(x, index, table, y, z, n, IN_PLACE: tl.constexpr, N: tl.constexpr):
+    """Two results of elements and of what their numbers pick from a table."""
+    at = tl.arange(0, N)
+    inside = at < n
+    v = tl.load(x + at, mask=inside, other=0)
+    chosen = tl.load(index + at, mask=inside, other=0)
+    w = tl.load(table + chosen, mask=inside, other=0)
+    e = tl.exp(-tl.abs(v)) * w + v * 0.5
+    if IN_PLACE:
+        tl.store(x + at, e, mask=inside)
+    else:
+        tl.store(y + at, e, mask=inside)
+    tl.store(z + at, tl.where(v > 0, e * v, e - w), mask=inside)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_loads_are_strips_ahead_of_stores_to_other_arrays_alone(*, in_place: bool) -> None:
+    """What a load's address is loaded by is further ahead; of one array, all loads come first."""
+    arrays, n, size = Arrays(), 1021, 64
+    x, table = arrays.random("f32", n), arrays.random("f32", size)
+    index = stored(np.arange(n) * 37 % size, "i32")
+    y, z = arrays.output("f32", n), arrays.output("f32", n)
+    v, w = values(x), values(table)[index.view(np.ndarray)]
+    e = np.exp(-np.abs(v)) * w + v * 0.5
+    expected = {0 if in_place else 3: e, 4: np.where(v > 0, e * v, e - w)}
+    compiled = check(
+        picked, (1,), [x, index, table, y, z, n], expected, 1e-4, ("tile", "hopper", "ptx"),
+        IN_PLACE=in_place, N=1024, num_warps=1,
+    )  # fmt: skip
+    ops = list(compiled.module("hopper").walk())
+    loads = [op.attributes.get(STRIPS) for op in ops if isinstance(op, GlobalLoad)]
+    if in_place:
+        assert loads == [None] * 3
+        return
+    store = next(op for op in ops if isinstance(op, GlobalStore)).attributes[STRIPS]
+    number, width, none = store.get_values()
+    assert none == 0
+    ahead = [strips.get_values() for strips in loads]
+    assert [tuple(a[:2]) for a in ahead] == [(number, width)] * 3
+    assert ahead[1][2] == 2 * ahead[0][2] == 2 * ahead[2][2] > 0

@@ -39,12 +39,18 @@ class KernelWriter(Writer):
 
     def region(self, region: Region) -> None:
         """Write the ops of a region's only block."""
-        for strips, ops in groupby(region.block.ops, key=lambda op: op.attributes.get(STRIPS)):
-            if isinstance(strips, DenseArrayBase):
-                _write_strips(self, list(ops), int(strips.get_values()[1]))
+        for number, ops in groupby(region.block.ops, key=lambda op: _strips(op)[:1]):
+            if number:
+                _write_strips(self, list(ops))
             else:
                 for op in ops:
                     write_op(self, op)
+
+
+def _strips(op: Operation) -> tuple[int, ...]:
+    """What `STRIPS` says of an op; nothing if it is not written strip by strip."""
+    found = op.attributes.get(STRIPS)
+    return tuple(map(int, found.get_values())) if isinstance(found, DenseArrayBase) else ()
 
 
 def _constant(w: Writer, op: arith.ConstantOp) -> None:
@@ -180,14 +186,18 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
 """Text of the builtin ops; Hopper's own ops carry theirs."""
 
 
-def _write_strips(w: KernelWriter, ops: Sequence[Operation], width: int) -> None:
-    """Write all ops for the first registers, then for the next."""
+def _write_strips(w: KernelWriter, ops: Sequence[Operation]) -> None:
+    """Write all ops for the first registers, then for the next, but some so many strips ahead."""
     types = [v.type for op in ops for v in (*op.operands, *op.results)]
     registers = next(t.layout.registers for t in types if isinstance(t, FragType))
-    for first in range(0, registers, width):
-        w.strip = first, first + width
-        for op in ops:
-            write_op(w, op)
+    _, width, _ = _strips(ops[0])
+    ahead = [_strips(op)[2] for op in ops]
+    for strip in range(-max(ahead), registers // width):
+        for op, further in zip(ops, ahead, strict=True):
+            first = (strip + further) * width
+            if 0 <= first < registers:
+                w.strip = first, first + width
+                write_op(w, op)
     w.strip = None
 
 

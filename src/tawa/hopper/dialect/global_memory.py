@@ -84,8 +84,7 @@ class GlobalLoad(HopperOp):
         assert isinstance(frag, FragType)
         count, name = self.vector.value.data, w.declare(self.value)
         element = c_type(frag)
-        w.line("#pragma unroll")
-        with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
+        with w.block(w.registers(frag.layout, step=count)):
             others = [
                 f"{w.name(self.other)}[i + {j}]" if self.other else f"{element}{{}}"
                 for j in range(count)

@@ -51,7 +51,9 @@ def c_type(type_: Attribute) -> str:
 MAY_UNROLL = "hopper.may_unroll"
 """Attribute of loops of which the assembler may put iterations together."""
 STRIPS = "hopper.strips"
-"""Attribute of ops that are written together, a few registers at a time: a number and how many."""
+"""Attribute of ops that are written together, a few registers at a time.
+
+A number, how many registers, and how many times as many ahead of the others."""
 
 
 class Writer:
