@@ -76,6 +76,7 @@ class Case:
         for u, v, slots, more in (
             (128, 256, 4, {"persistent": True}),
             (256, 128, 4, {"persistent": True}),
+            *([(256, 192, 3, {"persistent": True})] if single else []),
             (128, 256, 4, {}),
             (128, 256, 3, {"persistent": True}),
             (128, 256, 4, {"persistent": True, "cluster": 2}),
@@ -235,6 +236,8 @@ def measure(run: Any, case: Case, options: argparse.Namespace) -> str:
     best: tuple[float, str, Work, float] | None = None
     watch = Stopwatch()
     for config, mapping in case.mappings():
+        if options.config not in config:
+            continue
         work = partial(
             case.task, *outputs.values(), *inputs.values(), *case.scalars, mapping=mapping
         )
@@ -295,6 +298,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="programs, by default all")
     parser.add_argument("--size", type=int, help="only cases whose first input has such a size")
+    parser.add_argument("--config", default="", help="only mappings that are called so, in part")
     parser.add_argument("--rows", type=Path, help="folder for the rows")
     parser.add_argument("--soak", type=float, default=0.3)
     parser.add_argument("--window", type=float, default=0.3)

@@ -7,6 +7,7 @@ the softmax of this one. A mapping chooses: Instance("attend_block", variant="at
 
 import numpy as np
 
+import tawa
 import tawa.language as tl
 from tawa.tasks import (
     READ,
@@ -123,43 +124,52 @@ def lowest_tile(highest):
     return tl.full(highest.shape, -float("inf"), highest.dtype)
 
 
-@add_keys.leaf
-def add_keys_tile(acc, highest, total, q, k, v, scale, first, keys):
-    """One step of the online softmax."""
-    scores = tl.dot(q, k.T) * (scale * 1.4426950408889634)
+@tawa.jit
+def masked_scores(q, k, scale, first, keys):
+    """Scores for the exponential of 2; minus infinity past the last of `keys`."""
     columns = first + tl.arange(0, k.shape[0])
-    scores = tl.where(columns[None, :] < keys, scores, -float("inf"))
-    new = tl.maximum(highest, tl.max(scores, axis=1))
-    correction = tl.exp2(highest - new)
+    scores = tl.dot(q, k.T) * (scale * 1.4426950408889634)
+    return tl.where(columns[None, :] < keys, scores, -float("inf"))
+
+
+@tawa.jit
+def softmax_step(acc, highest, total, scores, v):
+    """One step of the online softmax. A maximum that grows by less than 8 is left as it is."""
+    found = tl.max(scores, axis=1)
+    grown = found > highest + 8
+    new = tl.where(grown, found, highest)
+    correction = tl.where(grown, tl.exp2(highest - new), 1.0)
     p = tl.exp2(scores - new[:, None])
     total = total * correction + tl.sum(p, axis=1)
     acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
     return acc, new, total
+
+
+@add_keys.leaf
+def add_keys_tile(acc, highest, total, q, k, v, scale, first, keys):
+    """Both at once."""
+    scores = masked_scores(q, k, scale, first, keys)
+    acc, highest, total = softmax_step(acc, highest, total, scores, v)
+    return acc, highest, total
 
 
 @score.leaf
 def score_tile(scores, q, k, scale, first, keys):
-    """One product, masked."""
-    columns = first + tl.arange(0, k.shape[0])
-    found = tl.dot(q, k.T) * (scale * 1.4426950408889634)
-    return tl.where(columns[None, :] < keys, found, -float("inf"))
+    """The scores alone."""
+    return masked_scores(q, k, scale, first, keys)
 
 
 @weigh.leaf
 def weigh_tile(acc, highest, total, scores, v):
-    """One step of the online softmax."""
-    new = tl.maximum(highest, tl.max(scores, axis=1))
-    correction = tl.exp2(highest - new)
-    p = tl.exp2(scores - new[:, None])
-    total = total * correction + tl.sum(p, axis=1)
-    acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
-    return acc, new, total
+    """The step alone."""
+    acc, highest, total = softmax_step(acc, highest, total, scores, v)
+    return acc, highest, total
 
 
 @divide.leaf
 def divide_tile(o, acc, total):
     """Each row by its sum."""
-    return acc / total[:, None]
+    return acc * (1 / total)[:, None]
 
 
 def reference(q, k, v, scale):

@@ -41,6 +41,7 @@ from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
 from tawa.tile.passes.descriptor_pointers import DescriptorPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
+from tawa.tile.passes.guarded_masks import GuardMasks
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.reciprocals import Reciprocals
@@ -93,6 +94,8 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Before what looks at a loop's arithmetic.
             SplitLoops(options, decided),
             ScaledExponents(options),
+            # Once scales have moved past what masks choose.
+            GuardMasks(options, decided),
             # After fusing, which saves a rounding.
             WidenAccumulators(),
             PartialDeadCode(options, decided),

@@ -5,9 +5,10 @@ that it mostly does not find. A warp can see both at little cost, and then do ne
 ask only for the shape of the arithmetic, and the values are the same with and without them:
 
 - a carried tile times a factor of its rows: only if some factor is not one;
-- `where(max(x) > t, max(x), y)`, the maximum used for nothing else: lanes exchange their parts of
-  the maximum only if some element is above its row's `t`. Other choices by the same comparison are
-  made there, too, with what only they need; a factor that is one otherwise needs no question;
+- `where(max(x) > t, max(x), y)`, the maximum, perhaps scaled, used for nothing else: lanes exchange
+  their parts of it only if some element is above its row's `t`. Other choices by the same
+  comparison are made there, too, with what only they need; a factor that is one otherwise needs no
+  question;
 - `maximum(t, max(x))`, however it is spelled (`running_maximum`): likewise, and with it what is
   `exp(t - maximum)`, one where t is the maximum. Rows of which nothing can be said (t is infinite
   or NaN) answer yes, and are computed as they stand.
@@ -136,11 +137,10 @@ def _guard_maximum(op: Map) -> bool:
     if op.function.data != "select":
         return False
     condition, yes, _ = op.arguments
-    compare, reduce = condition.owner, yes.owner
-    if not isinstance(reduce, Reduce) or reduce.kind.data != "maxnumf":
+    compare, of_rows = condition.owner, _maximum_of_rows(yes)
+    if of_rows is None or not isinstance(compare, Map):
         return False
-    if not isinstance(compare, Map):
-        return False
+    reduce, scale, made = of_rows
     bound = _bound_of(compare, yes)
     uses = {use.operation for use in yes.uses}
     if bound is None or uses != {compare, op} or not _held_by_warps(reduce):
@@ -150,8 +150,8 @@ def _guard_maximum(op: Map) -> bool:
         return False
     chosen = [op, *others]
     unchanged = [c.arguments[2] for c in chosen]
-    question = AnyAbove(reduce.value, bound, reduce.axis.value.data)
-    return _put_behind(question, chosen, unchanged, [reduce, compare])
+    question = AnyAbove(reduce.value, bound, reduce.axis.value.data, scale=scale)
+    return _put_behind(question, chosen, unchanged, [*made, compare])
 
 
 def _guard_running_maximum(op: Map) -> bool:

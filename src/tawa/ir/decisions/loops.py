@@ -34,6 +34,19 @@ class MasksLeftOut(Decision):
         return f"split where masks hold for whole tiles: {self.masks} left out there"
 
 
+@dataclass(frozen=True)
+class MasksGuarded(Decision):
+    """A loop that stays whole masks tiles only in iterations that have something to mask."""
+
+    choices: int
+    by = "guard-masks"
+
+    @property
+    def sentence(self) -> str:
+        """How many."""
+        return f"tiles are masked only at edges: {self.choices} behind a branch"
+
+
 class _OfPeeling(Decision):
     by = "last-iteration-peeling"
 

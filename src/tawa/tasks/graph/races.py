@@ -15,11 +15,22 @@ from typing import Any
 import numpy as np
 
 from tawa.base.source import Span
+from tawa.tasks.graph.apart import always_apart
 from tawa.tasks.graph.ir import Copy, Loop, Node, Scope, accesses, inner, walk
 from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.errors import AliasingArguments, AliasingIterations, TooManyIterations
 from tawa.tasks.language.privileges import Privilege
-from tawa.tasks.language.sizes import Known, Number, Size, coefficient, constant, names, text, value
+from tawa.tasks.language.sizes import (
+    Known,
+    Number,
+    Size,
+    coefficient,
+    constant,
+    extreme,
+    names,
+    text,
+    value,
+)
 from tawa.tasks.language.task import Task
 from tawa.tasks.language.tensors import Bounds, Tensor
 
@@ -54,7 +65,10 @@ def check_iterations(loop: Loop, known: Known) -> None:
         for other in found:
             if one.tensor.buffer is not other.tensor.buffer or one.commutes(other):
                 continue
-            if meeting(loop, one.tensor, other.tensor):
+            varying = {*loop.indices, *_indices(loop.body)}
+            if meeting(loop, one.tensor, other.tensor) and not always_apart(
+                one.tensor, other.tensor, known, varying
+            ):
                 _compare(loop, one, other, known)
 
 
@@ -122,7 +136,7 @@ def _indices(nodes: Sequence[Node]) -> set[str]:
 
 def _compare(loop: Loop, one: Touch, other: Touch, known: Known) -> None:
     """Compare the boxes of all iterations; the answer holds for these sizes."""
-    extents = tuple(int(extent) for extent in loop.extents)
+    extents = tuple(_most(extent, known) for extent in loop.extents)
     count = int(np.prod(extents))
     if count > MOST_BOXES:
         raise TooManyIterations(
@@ -198,6 +212,12 @@ def _boxes(
     return np.maximum(np.array(low), 0), np.minimum(np.array(high), np.array(shape))
 
 
+def _most(extent: Number, known: Known) -> int:
+    """The most iterations that a loop has; those of outer loops' iterations may differ."""
+    most = extreme(extent, most=True)
+    return int(extent) if most is None else _fixed(most, known)
+
+
 def _fixed(size: Number, known: Known) -> int:
     """The value of a size of this launch, which the trace depends on from now on."""
     _fixed_names(size, known)
@@ -223,7 +243,7 @@ def check_arguments(
         writes = task.privileges[name].writes or task.privileges[other_name].writes
         if one.buffer is not other.buffer or not writes:
             continue
-        if _apart(one, other, known):
+        if _apart(one, other, known) or always_apart(one, other, known):
             continue
         raise AliasingArguments(
             f"`{name}` and `{other_name}` of `{task.name}` overlap, and one is written",

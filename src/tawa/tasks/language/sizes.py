@@ -334,6 +334,16 @@ def names(size: Number) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names(size.left), *names(size.right))))
 
 
+def not_empty(extent: Number) -> list[Size]:
+    """The tensors' sizes in an extent that are above zero: the trace is for such launches alone."""
+    if not isinstance(extent, Size):
+        return []
+    values, scalars = extent.known.values, extent.known.scalars
+    sizes = (name for name in names(extent) if name in values and name not in scalars)
+    named = (Size(extent.known, "name", name) for name in sizes)
+    return [size for size in named if size > 0]
+
+
 def is_of_data(size: Number) -> bool:
     """Whether a size follows from the elements of tensors."""
     return next(elements_of(size), None) is not None

@@ -27,6 +27,7 @@ from tawa.tasks.language.sizes import (
     is_of_data,
     least,
     names,
+    not_empty,
     text,
     with_index,
 )
@@ -282,8 +283,10 @@ class _Writer:
                 self.loop(node, depth)
 
     def loop(self, node: Loop, depth: int) -> None:
-        """A loop an index."""
+        """A loop an index; that it runs at all, where sizes say so, is promised."""
         for index, extent in zip(node.indices, node.extents, strict=True):
+            for size in not_empty(extent):
+                self.line(f"tl.assume({self.size(size)} > 0)")
             self.line(f"for {index} in range(0, {plain_(self.size(extent))}):")
             self.defined.add(index)
             self.depth += 1

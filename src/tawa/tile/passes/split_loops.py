@@ -5,6 +5,9 @@ edge (a diagonal, a window's side, the end of a row) have something to mask. Whe
 sums of indices, the iterations in which it holds for all elements follow from the loop's counter:
 the first ones, the last ones, or some in between. They become a loop of their own without the mask,
 between loops that keep it; the iterations and their order are the same.
+
+A loop that may run on from tile to tile stays whole: several would each fill and drain a pipeline
+in every tile. `guarded_masks` puts its masks behind a branch.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i1
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
@@ -51,7 +54,8 @@ class SplitLoops:
         """Split the innermost loop of every such mask, once."""
         loops = [op for op in module.walk() if isinstance(op, scf.ForOp)]
         least = self.options.machine.branch_elements
-        found = [split for loop in loops if (split := _Split.of(loop, least)) is not None]
+        apart = [loop for loop in loops if not runs_on(loop, self.options)]
+        found = [split for loop in apart if (split := MaskedLoop.of(loop, least)) is not None]
         for split in found:
             split.apply()
             self.decided.add(MasksLeftOut(len(split.masks), span=span_of(split.loop)))
@@ -60,7 +64,7 @@ class SplitLoops:
 
 
 @dataclass(frozen=True)
-class _Split:
+class MaskedLoop:
     """A loop, its masks, and sums that are at least zero in iterations without a mask."""
 
     loop: scf.ForOp
@@ -70,7 +74,7 @@ class _Split:
     late: list[Linear]
 
     @staticmethod
-    def of(loop: scf.ForOp, least: int) -> _Split | None:
+    def of(loop: scf.ForOp, least: int) -> MaskedLoop | None:
         """What a loop splits into, if its tiles have at least so many elements."""
         step, counter = scalar_constant(loop.step), loop.body.block.args[0]
         if step is None or step <= 0:
@@ -86,13 +90,13 @@ class _Split:
             (early if found.terms[counter] < 0 else late).append(found)
         products = sum(isinstance(op, Dot) for op in loop.body.block.ops)
         worth = len(masks) > 0 and products <= MOST_PRODUCTS * len(masks)
-        return _Split(loop, masks, early, late) if worth else None
+        return MaskedLoop(loop, masks, early, late) if worth else None
 
     def apply(self) -> None:
         """Put up to three loops in the place of the loop."""
-        loop, builder = self.loop, _Before(self.loop)
-        first = self._first(builder)
-        end = self._end(builder)
+        loop, builder = self.loop, Before(self.loop)
+        first = self.first(builder)
+        end = self.end(builder)
         starts = list(loop.iter_args)
         if first is not None:
             starts = builder.loop(loop.lb, builder.least(first, loop.ub), starts, [])
@@ -109,7 +113,7 @@ class _Split:
         loop.detach()
         loop.erase()
 
-    def _end(self, b: _Before) -> SSAValue | None:
+    def end(self, b: Before) -> SSAValue | None:
         """The first counter for which some early mask does not hold everywhere."""
         found: SSAValue | None = None
         for sum_ in self.early:
@@ -118,7 +122,7 @@ class _Split:
             found = end if found is None else b.least(found, end)
         return found
 
-    def _first(self, b: _Before) -> SSAValue | None:
+    def first(self, b: Before) -> SSAValue | None:
         """The first counter for which all late masks hold everywhere."""
         found: SSAValue | None = None
         for sum_ in self.late:
@@ -130,18 +134,27 @@ class _Split:
             found = first if found is None else b.greatest(found, first)
         return found
 
-    def _last(self, b: _Before, sum_: Linear) -> SSAValue:
+    def _last(self, b: Before, sum_: Linear) -> SSAValue:
         """The greatest whole number that may stand for the counter and leave the sum at zero."""
         counter = self.loop.body.block.args[0]
         rest = {v: c for v, c in sum_.terms.items() if v is not counter}
         return b.floor(b.sum(Linear(sum_.least, sum_.least, rest)), -sum_.terms[counter])
 
-    def _counter_after(self, b: _Before, past: SSAValue) -> SSAValue:
+    def _counter_after(self, b: Before, past: SSAValue) -> SSAValue:
         """The first counter that is at least as far behind `past` as a step: lb + k * step."""
         distance = b.greatest(b.add("subi", past, self.loop.lb), b.constant(0))
         return b.add(
             "addi", self.loop.lb, b.add("muli", b.add("divsi", distance, b.loop_step), b.loop_step)
         )
+
+
+def runs_on(loop: scf.ForOp, options: Options) -> bool:
+    """Whether a loop's pipeline may run on from tile to tile: a tile has no other products."""
+    kernel = loop.parent_op()
+    if not options.persistent or options.ping_pong or not isinstance(kernel, func.FuncOp):
+        return False
+    products = [op for op in kernel.walk() if isinstance(op, Dot)]
+    return len(products) > 0 and all(op.parent_op() is loop for op in products)
 
 
 def _is_costly(op: Map, least: int) -> bool:
@@ -185,7 +198,7 @@ def _is_inside(value: SSAValue, loop: scf.ForOp) -> bool:
     return False
 
 
-class _Before:
+class Before:
     """Puts ops before a loop."""
 
     def __init__(self, loop: scf.ForOp) -> None:
@@ -201,15 +214,19 @@ class _Before:
         return op.results[0]
 
     def constant(self, number: int) -> SSAValue:
+        """A number of the counter's type."""
         return self.insert(integer_constant(number, self.type))
 
     def add(self, function: str, left: SSAValue, right: SSAValue) -> SSAValue:
+        """What a function of two scalars gives."""
         return self.insert(Map(function, [left, right]))
 
     def least(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        """The smaller of two."""
         return self.add("minsi", left, right)
 
     def greatest(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        """The larger of two."""
         return self.add("maxsi", left, right)
 
     def sum(self, wanted: Linear) -> SSAValue:
