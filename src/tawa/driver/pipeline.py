@@ -91,11 +91,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Before all that moves accesses.
             Overlaps(options),
             FuseAccumulate(),
-            # Before what looks at a loop's arithmetic.
-            SplitLoops(options, decided),
-            ScaledExponents(options),
-            # Once scales have moved past what masks choose.
-            GuardMasks(options, decided),
+            *_masked(options, decided),
             # After fusing, which saves a rounding.
             WidenAccumulators(),
             PartialDeadCode(options, decided),
@@ -143,6 +139,14 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
         ],
     }
     return stages[stage]()
+
+
+def _masked(options: Options, decided: Decisions) -> list[Any]:
+    """What becomes of masks, before what looks at a loop's arithmetic.
+
+    They go behind branches once scales have moved past what they choose.
+    """
+    return [SplitLoops(options, decided), ScaledExponents(options), GuardMasks(options, decided)]
 
 
 def _for_the_assembler(options: Options) -> list[Pass]:
