@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import calendar
+import fractions
+import functools
+import math
+import operator
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +21,7 @@ from tawa.frontend.source.errors import (
     TileShapeMismatch,
     UnsupportedSyntax,
     UnusedResult,
+    WrongArguments,
 )
 from tawa.language import standard
 from tawa.language.host import must_use_result
@@ -82,6 +88,38 @@ def test_a_function_of_a_module_computes_with_compile_time_values():
         tl.store(y + tl.arange(0, N), calendar.leapdays(2000, 2000 + N))
 
     np.testing.assert_array_equal(run(kernel, np.zeros(N, np.int32)), 4)
+
+
+def test_what_modules_and_compile_time_values_offer_is_computed_when_compiled():
+    @tawa.jit
+    def kernel(out, NAME: tl.constexpr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        value = math.sqrt(N) + functools.reduce(operator.mul, (2, 3, N)) + N.bit_length()
+        if NAME.startswith("tw"):
+            value += fractions.Fraction(1, 2).denominator
+        tl.store(out + i, value + math.log2(N) + calendar.MONDAY + sys.maxunicode + math.pi)
+
+    out = np.zeros(N, np.float32)
+    run(kernel, out, NAME="two")
+    value = math.sqrt(N) + 6 * N + N.bit_length() + 2 + math.log2(N)
+    np.testing.assert_array_equal(out, np.float32(value + sys.maxunicode + math.pi))
+
+
+def test_what_a_function_of_python_s_raises_is_said_at_the_call():
+    @tawa.jit
+    def kernel(out, N: tl.constexpr):
+        tl.store(out, math.sqrt(-N))
+
+    with pytest.raises(WrongArguments, match="call of `sqrt`: .*math"):
+        kernel.compile("*f32", N=4)
+
+    @tawa.jit
+    def of_a_load(out):
+        tl.store(out, math.sqrt(tl.load(out)))
+
+    with pytest.raises(NotCallable, match="`sqrt` can't be called in a kernel") as caught:
+        of_a_load.compile("*f32")
+    assert "tl.sqrt" in str(caught.value)
 
 
 def test_a_plain_function_is_still_refused_and_a_run_time_argument_too():

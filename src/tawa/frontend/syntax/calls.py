@@ -83,6 +83,9 @@ class FunctionCompiler(Statements):
             return self._named_type(args[0])
         if isinstance(function, dtypes.dtype) and len(args) == 1:
             return self.call(language.cast, [args[0], function], keywords)
+        fixed = not any(is_runtime(v) for v in (*args, *keywords.values()))
+        if fixed and callable(function) and not inspect.isfunction(function):
+            return self._call_static(function, args, keywords)  # `math.sqrt(2)`, `name.upper()`
         raise self._not_callable(function)
 
     def _named_type(self, name: str) -> Value:
@@ -192,8 +195,11 @@ class FunctionCompiler(Statements):
             keywords = {name: foreign.theirs(value) for name, value in keywords.items()}
         try:
             return self.given(function(*args, **keywords))
-        except (TypeError, ValueError, ArithmeticError) as error:
-            raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}") from error
+        except TawaError:
+            raise
+        except Exception as error:  # a function of Python's or of the user's: it may raise anything
+            name = getattr(function, "__name__", None) or describe(function)
+            raise fail(self.b, WrongArguments, f"call of `{name}`: {error}") from error
 
     # --- inlining -------------------------------------------------------------------------------
 

@@ -487,7 +487,7 @@ class Expressions:
             message = f"module `{module.__name__}` has no `{name}`"
             raise fail(self.b, UnknownAttribute, message)
         found = getattr(module, name)
-        fixed = module.__name__ in ("math", "numpy") and isinstance(found, float)
+        fixed = isinstance(found, bool | int | float | str)  # as in Triton: `math.pi`, `own.SIZE`
         return found if fixed else self.usable_global(name, static_function(found))
 
     def _runtime_attribute(self, value: Value, name: str) -> Value:
