@@ -110,7 +110,7 @@ def test_what_a_function_of_python_s_raises_is_said_at_the_call():
     def kernel(out, N: tl.constexpr):
         tl.store(out, math.sqrt(-N))
 
-    with pytest.raises(WrongArguments, match="call of `sqrt`: .*math"):
+    with pytest.raises(WrongArguments, match=r"call of `sqrt`: .*math"):
         kernel.compile("*f32", N=4)
 
     @tawa.jit
