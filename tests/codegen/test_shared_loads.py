@@ -17,14 +17,14 @@ from tawa.hopper.dialect.types import FragType
 
 @tawa.jit
 def scaled(a, b, s, places, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
-    """Each block of K has a scale a column, somewhere in memory."""
+    """Each block of K has a scale a column, somewhere in memory: of two bytes, too few to copy."""
     m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
     place = tl.load(places + n)
     acc = tl.zeros((M, N), tl.float32)
     for start in range(0, K, BK):
         x = tl.load(a + m[:, None] * K + start + k[None, :])
         y = tl.load(b + n[None, :] * K + start + k[:, None])
-        acc += tl.dot(x, y) * tl.load(s + place + start // BK * N)[None, :]
+        acc += tl.dot(x, y) * tl.load(s + place + start // BK * N).to(tl.float32)[None, :]
     tl.store(c + m[:, None] * N + n[None, :], acc)
 
 
@@ -32,7 +32,7 @@ def scaled(a, b, s, places, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.const
 def test_a_gathered_row_is_loaded_once_and_exchanged(columns: int) -> None:
     arrays, (m, n, k, block) = Arrays(), (64, columns, 128, 32)
     a, b = arrays.random("f16", m, k), arrays.random("f16", n, k)
-    s, c = arrays.random("f32", k // block, n), arrays.output("f32", m, n)
+    s, c = arrays.random("f16", k // block, n), arrays.output("f32", m, n)
     places = arrays.random("i32", n)
     places[:] = np.random.default_rng(1).permutation(n)
     scales = values(s)[:, places.view(np.ndarray)]

@@ -25,6 +25,7 @@ from tawa.ir.effects import is_pure, only_reads
 from tawa.ir.loops import terminator
 from tawa.partition.in_place import load_after_acquire
 from tawa.partition.pointer_loads import choose, obstacle_to_copies, products_of, wanted_loads
+from tawa.partition.rows_beside import rows_beside
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import Dot, Load
@@ -44,6 +45,7 @@ def own_copies(kernel: func.FuncOp, options: Options) -> list[Load]:
     for loop in dict.fromkeys(load.parent_op() for load in may):
         assert isinstance(loop, scf.ForOp)
         loads = [load for load in may if load.parent_op() is loop]
+        loads += rows_beside(loads, lambda row: _may_run_ahead(row, kernel, AxisAnalysis()))
         if sum(map(_bytes, loads)) <= options.machine.shared_bytes // LEAST_SHARE:
             found += loads
             _come_first(loop, loads)
@@ -63,9 +65,15 @@ def may_copy_itself(load: Load, kernel: func.FuncOp, axes: AxisAnalysis, options
         return False
     if not any(dot.parent is loop.body.block for dot, _, _ in products_of(load.result)):
         return False
+    return _may_run_ahead(load, kernel, axes)
+
+
+def _may_run_ahead(load: Load, kernel: func.FuncOp, axes: AxisAnalysis) -> bool:
+    """Whether threads may copy a loop's load iterations ahead."""
     if obstacle_to_copies(load, kernel, axes) or load_after_acquire([load], kernel):
         return False
-    return _known_ahead(load, loop)
+    loop = load.parent_op()
+    return isinstance(loop, scf.ForOp) and _known_ahead(load, loop)
 
 
 def _come_first(loop: scf.ForOp, loads: list[Load]) -> None:

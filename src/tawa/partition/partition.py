@@ -62,6 +62,7 @@ from tawa.partition.pointer_loads import (
     TURNED,
     address_work,
     choose,
+    obstacle_to_copies,
     reason_against,
     wanted_loads,
     without_room,
@@ -79,6 +80,7 @@ from tawa.partition.rings import (
     share_rings,
     unlabel,
 )
+from tawa.partition.rows_beside import rows_beside
 from tawa.partition.warps import warps_with_instructions, warps_with_room
 from tawa.tile.analysis.alias import OUT_OF_ORDER
 from tawa.tile.analysis.axis_info import AxisAnalysis
@@ -401,6 +403,14 @@ class Partition:
         for load in without_room(found, kernel, self.options.machine.shared_bytes):
             found.remove(load)
             self._left_out(load, "shared memory has no room for it beside the products' operands")
+
+        def may_copy(row: Load) -> bool:
+            late = load_after_acquire([row], kernel) is not None
+            if late or obstacle_to_copies(row, kernel, AxisAnalysis()):
+                return False
+            return self._obstacle(kernel, row, indices) is None
+
+        found += rows_beside(found, may_copy)
         if found:
             names = tuple(load.result.name_hint or "a tile" for load in found)
             self.decided.add(CopiedThroughPointers(names, span=span_of(found[0])))

@@ -165,7 +165,7 @@ def _loops_around(op: Operation) -> Iterator[Operation]:
 def choose(load: Load, axes: AxisAnalysis) -> None:
     """Note how a load's tile lies in its ring."""
     load.attributes.pop(TURNED, None)
-    if run_of(axes, load)[0] == 0:
+    if run_of(axes, load)[0] == 0 and len(shape_of(load.result.type)) == 2:
         load.attributes[TURNED] = UnitAttr()
 
 

@@ -10,6 +10,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, TensorType, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from tawa.base.types import shape_of
 from tawa.ir.loops import users_in
 from tawa.partition.pointer_loads import slot_tile
 from tawa.tile.dialect.ops import (
@@ -77,7 +78,8 @@ def plan_rings(
     ]
     rings: list[RingPlan] = []
     of_dot: dict[tuple[Dot, Block | None], RingPlan] = {}
-    for load in loads:
+    rows = [load for load in loads if isinstance(load, Load) and _is_row(load)]
+    for load in [load for load in loads if load not in rows]:
         keys = [(dot, load.parent) for dot in dot_uses(load.result)]
         joined = {id(r): r for r in (of_dot.get(key) for key in keys) if r is not None}
         ring, *others = list(joined.values()) or [RingPlan()]
@@ -89,7 +91,25 @@ def plan_rings(
             of_dot |= {key: ring for key, r in of_dot.items() if r is other}
         ring.loads.append(load)
         of_dot |= dict.fromkeys(keys, ring)
+    for row in rows:
+        _beside(row, loads, rings)
     return _of_turns(rings) if together else rings
+
+
+def _is_row(load: Load) -> bool:
+    return len(shape_of(load.result.type)) == 1
+
+
+def _beside(row: Load, loads: Sequence[RingLoad], rings: list[RingPlan]) -> None:
+    """Let a row fill the slots of the tile that threads copy in its place: the last before it."""
+    at = loads.index(row)
+    order = [*reversed(loads[:at]), *loads[at:]]
+    near = [op for op in order if isinstance(op, Load) and op.parent is row.parent]
+    ring = next((r for op in near for r in rings if op in r.loads), None)
+    if ring is None:
+        ring = RingPlan()
+        rings.append(ring)
+    ring.loads.append(row)
 
 
 def _of_turns(rings: Sequence[RingPlan]) -> list[RingPlan]:

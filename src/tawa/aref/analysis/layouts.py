@@ -484,7 +484,8 @@ class Layouts:
         assert isinstance(element, PtrType)
         while vector > share and vector * byte_size(element.pointee) > LEAST_COPY:
             vector //= 2
-        return blocked(shape, self.warps, vector, (dim, 1 - dim)), vector
+        order = (dim, *(d for d in reversed(range(len(shape))) if d != dim))
+        return blocked(shape, self.warps, vector, order), vector
 
     def _load_default(self, value: SSAValue) -> Layout:
         op = value.owner

@@ -80,7 +80,7 @@ class CopyAsync(HopperOp):
         count = self.vector.value.data
         if layout.vector(len(layout.shape) - 1) % count or layout.registers % count:
             raise VerifyException(f"{count} registers in a row hold neighbours of a row")
-        if layout.shape != tile.extents or tile.element_type != self.frag.element_type:
+        if (1, *layout.shape)[-2:] != tile.extents or tile.element_type != self.frag.element_type:
             raise VerifyException("the pointers name the tile's elements")
 
     def cuda(self, w: Writer) -> None:
