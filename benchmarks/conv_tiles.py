@@ -89,7 +89,7 @@ def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sh
     found = conv_planes.ordered(conv, chip, SIZE, SIZE) if planes else ranked(conv, chip, SIZE)
     for tiling in found:
         spread = planes and tiling.images
-        kind = tiling.kernel, tiling.pixels, tiling.filters, tiling.options, spread
+        kind = tiling.kernel, tiling.pixels, tiling.filters, tiling.options, tiling.split, spread
         if kind not in seen:
             seen.add(kind)
             yield tiling

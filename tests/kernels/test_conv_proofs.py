@@ -82,6 +82,19 @@ def test_proved(name: str):
     assert np.abs(y - reference(x, w, **steps)).max() < 1e-2
 
 
+@pytest.mark.parametrize("options", [(), PERSISTENT])
+def test_tiles_of_the_last_wave_are_shared(options: Any, monkeypatch: pytest.MonkeyPatch):
+    """The last of four tiles, by two programs, which end with all that a result may have."""
+    monkeypatch.setattr(Tiling, "whole_tiles", lambda self, conv, chip: self.tiles(conv) - 1)
+    x, w, bias = half(1, 8, 14, 64), half(40, 2, 2, 64), half(40)
+    residual = half(1, 7, 13, 40)
+    tiling = Tiling("taps", 1, 8, 8, 32, 64, options, 2)
+    with proved():
+        y = conv2d(x, w, None, tiling, bias=bias, residual=residual, relu=True)
+    exact = reference(x, w) + bias.astype(float) + residual.astype(float)
+    assert np.abs(y - np.maximum(exact, 0)).max() < 1e-2
+
+
 @pytest.mark.parametrize("name", SHARINGS)
 def test_the_gradient_of_filters_is_proved(name: str):
     sharing, taps = SHARINGS[name]

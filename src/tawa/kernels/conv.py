@@ -57,7 +57,15 @@ from tawa.kernels.conv_shapes import (
 )
 from tawa.kernels.gemm import matmul
 from tawa.kernels.gemm_configurations import copying
-from tawa.kernels.gemm_operands import PIECE, address, is_dense, strides, transposed, type_name
+from tawa.kernels.gemm_operands import (
+    PIECE,
+    address,
+    empty,
+    is_dense,
+    strides,
+    transposed,
+    type_name,
+)
 
 __all__ = [
     "Convolution", "ConvolutionNotPossible", "Finish", "Tiling", "conv1d", "conv2d", "conv3d",
@@ -390,22 +398,20 @@ def launch(
 ) -> None:
     """Launch what one tiling takes; `steps` are the image's strides, `pitch` the filters'."""
     x, w, out, finish = arrays
-    if tiling.split > 1:
-        parts = made_like(out, (tiling.split * conv.pictures, *out.shape[1:]), "float32")
-        _launch_one(conv, tiling, (x, w, parts, Finish()), steps, pitch, back)
-        _add_shares(conv, tiling.split, parts, out, finish)
-    else:
-        _launch_one(conv, tiling, arrays, steps, pitch, back)
-
-
-def _add_shares(conv: Convolution, split: int, parts: Any, out: Any, finish: Finish) -> None:
-    """What programs that share tiles have added up, as the result."""
+    whole = tiling.whole_tiles(conv, conv_taps.chip)
+    if tiling.split == 1 or whole == tiling.tiles(conv):
+        _launch_one(conv, replace(tiling, split=1), (x, w, out, None, finish), steps, pitch, back)
+        return
+    shared = tiling.tiles(conv) - whole
+    parts = empty(out, (shared, tiling.split, tiling.pixels, tiling.filters), "float32")
+    _launch_one(conv, tiling, (x, w, out, parts, finish), steps, pitch, back)
     residual, others = _addable(finish, conv)
     ends = finish.scale, finish.bias, residual, *others
-    grid = tawa.cdiv(conv.pictures * conv.p * conv.q, ADDED[0]), tawa.cdiv(conv.k, ADDED[1])
+    grid = shared * tiling.pixels // ADDED[0], tawa.cdiv(tiling.filters, ADDED[1])
     finish_shares[grid](
-        parts, out, *ends, conv.pictures, conv.p, conv.q, conv.k, parts.shape[3],
-        *steps_of(out)[:3], split, finish.activation, *ADDED, launch_pdl=True,
+        parts, out, *ends, conv.pictures, conv.p, conv.q, *steps_of(out)[:3], whole, conv.k,
+        conv.groups, tiling.split, finish.activation, tiling.images, tiling.rows, tiling.columns,
+        tiling.filters, *ADDED, launch_pdl=True,
     )  # fmt: skip
 
 
@@ -421,13 +427,13 @@ def _addable(finish: Finish, conv: Convolution) -> tuple[Any, tuple[int, ...]]:
 def _launch_one(
     conv: Convolution,
     tiling: Tiling,
-    arrays: tuple[Any, Any, Any, Finish],
+    arrays: tuple[Any, Any, Any, Any, Finish],
     steps: tuple[int, ...],
     pitch: int,
     back: Back | None,
 ) -> None:
-    """Launch the kernel that multiplies."""
-    x, w, out, finish = arrays
+    """Launch the kernel that multiplies; the array before the last gets shares of tiles."""
+    x, w, out, parts, finish = arrays
     (top, _), (left, _) = conv.pad
     finish, others, other_pitch = with_room(finish, conv)
     ends = finish.scale, finish.bias, finish.residual, *others, other_pitch
@@ -439,7 +445,7 @@ def _launch_one(
         "FC": pitch, "ACTIVATION": finish.activation, "TH": tiling.rows, "TW": tiling.columns,
         "BN": tiling.filters, "BK": tiling.channels, "BACK": back.constants if back else None,
     }  # fmt: skip
-    programs = tiling.tiles(conv)
+    programs, results = tiling.tiles(conv), (out,)
     if tiling.keeps:
         blocks, most = tiling.blocks(conv), conv_taps.chip.multiprocessors
         programs = min(tiling.tiles_of_pixels(conv), max(1, most // blocks)) * blocks
@@ -447,14 +453,16 @@ def _launch_one(
         extents += [conv.depth.size, conv.depth.results]
         constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups}
     if tiling.kernel == "taps":
-        constants |= {"TN": tiling.images, "SPLIT": tiling.split}
+        whole = programs if parts is None else programs - parts.shape[0]
+        programs, results = whole + (programs - whole) * tiling.split, (out, parts)
+        constants |= {"TN": tiling.images, "SPLIT": tiling.split, "WHOLE": whole}
     else:
         high, wide = tiling.window(conv)
         constants |= {"WH": high, "WW": wide}
-    kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs, tiling.split)]
+    kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs,)]
     places = dict(zip(("x_n", "x_h", "x_w", "y_n", "y_h", "y_w"), (*steps[:3], *steps_of(out)[:3]),
                       strict=True))  # fmt: skip
-    kernel(x, w, out, *ends, *extents, **places, **constants, **dict(tiling.options))
+    kernel(x, w, *results, *ends, *extents, **places, **constants, **dict(tiling.options))
 
 
 def _gather(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None:

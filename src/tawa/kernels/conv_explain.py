@@ -66,6 +66,7 @@ def _lines(conv: Convolution, chip: Chip) -> Iterator[str]:
         yield f"gathered: {own} channels of a group are no blocks, pixels are loaded one by one"
         return
     yield from _ranking(conv, tilings, chip)
+    used += tilings[0].workspace(conv, chip)
     yield f"workspace {used} bytes; im2win's {found['im2win']}, im2col's {found['im2col']}"
 
 
@@ -76,7 +77,8 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
         best.setdefault(tiling.kernel, tiling)
     for number, tiling in enumerate(best.values()):
         one, count = tiling.iteration(conv, SIZE)
-        programs = tiling.tiles(conv) * tiling.split
+        tiles, whole = tiling.tiles(conv), tiling.whole_tiles(conv, chip)
+        programs = whole + (tiles - whole) * tiling.split
         parts = one.parts(min(programs, chip.multiprocessors), chip)
         cycles = ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
         loads = tiling.loads(conv, SIZE), tiling.loads(conv, SIZE, reuse=False)
@@ -87,15 +89,10 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
             f"{tiling.rows} x {tiling.columns} pixels, {tiling.filters} filters, "
             f"{tiling.channels} channels at a time"
         )
-        waves, each = -(-programs // chip.multiprocessors), -(-count // tiling.split)
-        yield (
-            f"    {programs} {_shares(tiling)} in {waves} waves, each {each} iterations of cycles: "
-            f"{cycles}"
-        )
+        waves = -(-programs // chip.multiprocessors)
+        yield f"    {tiles} tiles in {waves} waves, each {count} iterations of cycles: {cycles}"
+        if whole < tiles:
+            each = -(-count // tiling.split)
+            yield f"    {tiles - whole} of them by {tiling.split} programs, {each} iterations each"
         of = f"of {planes(conv)} planes " if planes(conv) > 1 else ""
         yield f"    loads {of}{loads[0]} bytes from L2; by a load for each tap {loads[1]}"
-
-
-def _shares(tiling: Tiling) -> str:
-    """What programs have."""
-    return f"parts of tiles, {tiling.split} of each," if tiling.split > 1 else "tiles"

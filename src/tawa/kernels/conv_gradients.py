@@ -47,7 +47,7 @@ from tawa.kernels.conv_arguments import (
 from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
 from tawa.kernels.conv_gradient_plans import Sharing, sharing
-from tawa.kernels.conv_kernels import plane_of, runs_of_taps, step_of_taps, taps_of_plane
+from tawa.kernels.conv_kernels import plane_of
 from tawa.kernels.conv_plans import Tiling
 from tawa.kernels.conv_shapes import (
     Axis,
@@ -60,7 +60,10 @@ from tawa.kernels.conv_shapes import (
     numbers,
     padding_of,
     place_of_taps,
+    runs_of_taps,
     sides_of,
+    step_of_taps,
+    taps_of_plane,
     turned_back,
     turned_taps,
 )

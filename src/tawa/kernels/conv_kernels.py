@@ -25,56 +25,11 @@ convolution turned back, `w` is [C, taps of `BACK`, K / GROUPS].
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import tawa
 import tawa.language as tl
-
-
-@tl.constexpr_function
-def taps_before(
-    plane: tuple[int, int], sizes: tuple[int, int], strides: tuple[int, int],
-    dilations: tuple[int, int], pads: tuple[int, int],
-) -> int:  # fmt: skip
-    """Taps of the planes that come before one: by rows, then by columns."""
-    own = [
-        [len([t for t in range(n) if (t * gap - pad) % step == at]) for at in range(step)]
-        for n, step, gap, pad in zip(sizes, strides, dilations, pads, strict=True)
-    ]
-    return sum(own[0][: plane[0]]) * sizes[1] + own[0][plane[0]] * sum(own[1][: plane[1]])
-
-
-@tl.constexpr_function
-def taps_of_plane(size: int, stride: int, dilation: int, pad: int, plane: int) -> tuple[int, ...]:
-    """The taps along one dimension that read a plane: every `stride`-th row, from `plane` on.
-
-    Gives the first tap, how many there are, taps from one to the next, the plane's row that the
-    first reads for output 0, and rows from one to the next.
-    """
-    taps = [t for t in range(size) if (t * dilation - pad) % stride == plane]
-    if not taps:
-        return 0, 0, 1, 0, 0
-    common = math.gcd(stride, dilation)
-    first = (taps[0] * dilation - pad) // stride
-    return taps[0], len(taps), stride // common, first, dilation // common
-
-
-@tl.constexpr_function
-def step_of_taps(stride: int, dilation: int) -> int:
-    """Taps from one of a plane to the next."""
-    return stride // math.gcd(stride, dilation)
-
-
-@tl.constexpr_function
-def runs_of_taps(along: tuple[int, int, int, int], taps: int, planes: int) -> int:
-    """Runs of so many taps at most, each of one plane, that the first planes have.
-
-    `along` has the taps, stride, dilation and pad of the dimension.
-    """
-    size, stride, dilation, pad = along
-    counts = (taps_of_plane(size, stride, dilation, pad, at)[1] for at in range(planes))
-    return sum(-(-count // taps) for count in counts)
+from tawa.kernels.conv_shapes import taps_before, taps_of_plane
 
 
 @tawa.jit
@@ -383,16 +338,33 @@ def conv_resident(
 
 
 @tawa.jit
-def steps_of_share(pictures: Any, plane: tl.constexpr, SPLIT: tl.constexpr) -> Any:
+def tile_of_program(WHOLE: Any, SPLIT: tl.constexpr) -> Any:
+    """Of a program: its tile, its share of that tile's steps, and whether it has all of them.
+
+    The first WHOLE tiles have a program each, and of those that follow SPLIT programs share each.
+    """
+    program = tl.program_id(0)
+    if SPLIT == 1:
+        return program, 0, True
+    over = program - WHOLE
+    alone = over < 0
+    tile = tl.where(alone, program, WHOLE + over // SPLIT)
+    return tile, tl.where(alone, 0, over % SPLIT), alone
+
+
+@tawa.jit
+def steps_of_share(
+    share: Any, alone: Any, pictures: Any, plane: tl.constexpr, SPLIT: tl.constexpr,
+) -> Any:  # fmt: skip
     """First and last of the steps of a plane that a program takes.
 
     `plane` has the steps before it, its own and all, `pictures` the taps of the depth that exist.
     """
     if SPLIT == 1:
         return pictures[0] * plane[1], pictures[1] * plane[1]
-    share = tl.program_id(1)
-    first = tl.maximum(share * plane[2] // SPLIT - plane[0], 0)
-    return first, tl.minimum((share + 1) * plane[2] // SPLIT - plane[0], plane[1])
+    first = tl.where(alone, 0, share * plane[2] // SPLIT)
+    last = tl.where(alone, plane[2], (share + 1) * plane[2] // SPLIT)
+    return tl.maximum(first - plane[0], 0), tl.minimum(last - plane[0], plane[1])
 
 
 @tawa.jit
@@ -409,10 +381,11 @@ def sums_of_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
     BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr = None, SPLIT: tl.constexpr = 1,
+    WHOLE: Any = 0,
 ) -> Any:  # fmt: skip
     """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures.
 
-    With SPLIT > 1 those of a share of the taps and channels, which programs along axis 1 have.
+    Of tiles that programs share (see `tile_of_program`) those of a share of taps and channels.
     """
     N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
@@ -425,7 +398,8 @@ def sums_of_taps(
     else:
         filters = blocks_of_filters(w, C, K, count, GROUPS, FC, BN, BK, BACK)
     blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
-    block, n, row, column = place(tl.program_id(0), P, Q, blocks, TN, TH, TW)
+    tile, share, alone = tile_of_program(WHOLE, SPLIT)
+    block, n, row, column = place(tile, P, Q, blocks, TN, TH, TW)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
     turns: tl.constexpr = tl.cdiv(per_group, BK)
@@ -445,7 +419,7 @@ def sums_of_taps(
                     (PAD_H, PAD_W),
                 )  # fmt: skip
                 counts: tl.constexpr = (before, flat, R * S * turns)
-                lower, upper = steps_of_share((begin, end), counts, SPLIT)
+                lower, upper = steps_of_share(share, alone, (begin, end), counts, SPLIT)
                 for step in range(lower, upper):
                     d, deeper, inner = depth_tap(step, flat, DEPTH)
                     r, s, c = tap_of_step(inner, across[1], turns)
@@ -466,56 +440,71 @@ def sums_of_taps(
 
 @tawa.jit
 def conv_taps(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
-    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
+    x: Any, w: Any, y: Any, parts: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any,
+    r_w: Any, KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
     K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    BACK: tl.constexpr, SPLIT: tl.constexpr,
+    BACK: tl.constexpr, SPLIT: tl.constexpr, WHOLE: Any,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'.
 
-    With SPLIT > 1 `y` is [SPLIT, N, P, Q, KY], for the sums of each share.
+    `parts` [tiles, SPLIT, pixels, BN] gets the sums of the shares of tiles that programs share.
     """
     if SPLIT > 1:
         tl.extra.cuda.gdc_launch_dependents()
     many = N if DEPTH is None else N * DO
     acc, n, row, column, k = sums_of_taps(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, BACK, SPLIT,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, BACK, SPLIT, WHOLE,
     )  # fmt: skip
-    if SPLIT > 1:
-        parts = tl.make_tensor_descriptor(
-            y, [SPLIT, many, P, Q, KY], [many * y_n, y_n, y_h, y_w, 1], [1, TN, TH, TW, BN]
-        )
-        parts.store([tl.program_id(1), n, row, column, k], acc.reshape([1, TN, TH, TW, BN]))
-    else:
-        out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+    out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+    tile, share, alone = tile_of_program(WHOLE, SPLIT)
+    if SPLIT == 1 or alone:
         finish(
             acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], many,
             P, Q, K, y.dtype.element_ty, (TN, TH, TW, BN), ACTIVATION,
         )  # fmt: skip
+    else:
+        pixels: tl.constexpr = TN * TH * TW
+        part = parts + ((tile - WHOLE) * SPLIT + share).to(tl.int64) * (pixels * BN)
+        at = tl.arange(0, pixels)[:, None] * BN + tl.arange(0, BN)[None, :]
+        tl.store(part + at, acc)
 
 
 @tawa.jit
 def finish_shares(
     parts: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
-    N: Any, P: Any, Q: Any, K: Any, KP: Any, y_n: Any, y_h: Any, y_w: Any, SPLIT: tl.constexpr,
-    ACTIVATION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    N: Any, P: Any, Q: Any, y_n: Any, y_h: Any, y_w: Any, WHOLE: Any, K: tl.constexpr,
+    GROUPS: tl.constexpr, SPLIT: tl.constexpr, ACTIVATION: tl.constexpr, TN: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Add the shares [SPLIT, N, P, Q, KP] up, in their order, and store what becomes of sums."""
-    pixel = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    channel = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    stored = (pixel < N * P * Q)[:, None] & (channel < K)[None, :]
-    at = parts + pixel[:, None].to(tl.int64) * KP + channel[None, :]
+    """Add the shares of the tiles from WHOLE on up, in their order, and store what becomes of sums.
+
+    A program has some pixels and filters of a tile; `parts` is [tiles, SPLIT, pixels, BN].
+    """
+    pixels: tl.constexpr = TN * TH * TW
+    ours: tl.constexpr = K // GROUPS
+    tile = tl.program_id(0) // (pixels // ROWS)
+    inside = tl.program_id(0) % (pixels // ROWS) * ROWS + tl.arange(0, ROWS)
+    beside = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    part = parts + tile.to(tl.int64) * (SPLIT * pixels * BN)
+    at = inside[:, None] * BN + beside[None, :]
+    there = (beside < BN)[None, :]
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for share in tl.static_range(SPLIT):
-        total += tl.load(at + tl.cast(share, tl.int64) * N * P * Q * KP, mask=stored, other=0.0)
-    n = (pixel // (P * Q)).to(tl.int64)
-    p = pixel // Q % P
-    q = pixel % Q
+        total += tl.load(part + share * (pixels * BN) + at, mask=there, other=0.0)
+    blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
+    block, n, row, column = place(tile + WHOLE, P, Q, blocks, TN, TH, TW)
+    channel = filters_of_block(block, ours, BN)[1] + beside
+    n += inside // (TH * TW)
+    p = row + inside // TW % TH
+    q = column + inside % TW
+    stored = ((n < N) & (p < P) & (q < Q))[:, None] & (channel < K)[None, :] & there
+    n = n.to(tl.int64)
     other = (n * r_n + p * r_h + q * r_w)[:, None] + channel[None, :]
     total = ended(total, (scale, bias, residual), channel, K, other, stored, ACTIVATION)
     to = (n * y_n + p * y_h + q * y_w)[:, None] + channel[None, :]

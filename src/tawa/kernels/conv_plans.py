@@ -50,6 +50,8 @@ MOST_SPLITS = 4
 """Of these, the most that are possible are tried."""
 LEAST_SHARE = 4
 """Iterations of each, at least."""
+WORTH = 1.12
+"""Times as long as with shares are worth their memory and a second kernel."""
 MOST_ROWS = 256
 """Extent of a block, at most."""
 FEW_ROWS = 4
@@ -60,8 +62,8 @@ FEW_ROWS = 4
 class Tiling:
     """A kernel and its tiles: images, rows and columns of pixels, filters, channels at a time.
 
-    With `split` > 1 as many programs share a tile, each with a part of its taps and channels; a
-    second kernel adds their sums up, in their order.
+    With `split` > 1 as many programs share each of the tiles that would not fill a last wave, each
+    with a part of its taps and channels; a second kernel adds their sums up, in their order.
     """
 
     kernel: str
@@ -102,6 +104,16 @@ class Tiling:
         """How many there are."""
         return self.tiles_of_pixels(conv) * self.blocks(conv)
 
+    def whole_tiles(self, conv: Convolution, chip: Chip) -> int:
+        """How many have a program each: those of whole waves, or all of them."""
+        tiles = self.tiles(conv)
+        return tiles if self.split == 1 else tiles - tiles % chip.multiprocessors
+
+    def workspace(self, conv: Convolution, chip: Chip) -> int:
+        """Bytes of the sums of shares."""
+        shared = self.tiles(conv) - self.whole_tiles(conv, chip)
+        return 4 * shared * self.split * self.pixels * self.filters
+
     def tiles_of_pixels(self, conv: Convolution) -> int:
         """How many there are for each block of filters."""
         sizes = (conv.pictures, self.images), (conv.p, self.rows), (conv.q, self.columns)
@@ -138,27 +150,30 @@ class Tiling:
     def microseconds(self, conv: Convolution, chip: Chip, size: int, result: int = 2) -> float:
         """The time that is expected; an element has `size` bytes, one of the result `result`."""
         one, count = self.iteration(conv, size)
-        count, terms = -(-count // self.split), chip.products
-        programs = self.tiles(conv) * self.split
-        waves = -(-programs // chip.multiprocessors)
-        last = programs - (waves - 1) * chip.multiprocessors
-        mains = [count * one.cycles(a, chip) for a in (min(programs, chip.multiprocessors), last)]
+        terms, most, tiles = chip.products, chip.multiprocessors, self.tiles(conv)
+        shared = tiles - self.whole_tiles(conv, chip)
+        waves = -(-(tiles - shared) // most) if shared else -(-tiles // most)
+        last = shared * self.split or tiles - (waves - 1) * most
+        mains = [count * one.cycles(a, chip) for a in (min(tiles, most), last)]
         options = {"persistent": True, **dict(self.options)}
         waits = TURN if options.get("ping_pong") else 0.0
         if not self.keeps and conv.taps * self.channels_of(conv) < SHORT:
             waits += terms.started
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
         cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
-        cycles -= mains[0] - mains[1]  # few programs in the last wave have L2 for themselves
+        if shared:  # a last wave of shares
+            cycles += -(-count // self.split) * one.cycles(last, chip) + waits + stored
+        else:  # few programs in the last wave have L2 for themselves
+            cycles -= mains[0] - mains[1]
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
         filters = conv.k * conv.taps * self.channels_of(conv) * size
         results = conv.pictures * conv.p * conv.q * conv.k * result
         memory = (image + filters + results) / (chip.memory_gbs * 1e3)
         moved = one.written / (self.pixels * self.filters * one.lines * LINE)
         time = launch_us(cycles, moved, memory, chip, SHARPNESS)
-        if self.split == 1:
+        if not shared:
             return time
-        parts = (2 * self.split + 1) * 4 * results / result
+        parts = (2 * self.split + 1) * 4 * shared * self.pixels * self.filters
         return time + terms.second_pass_us + parts / (chip.memory_gbs * 1e3)
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
@@ -285,17 +300,17 @@ def _by_taps(
             if shape[0] <= 128 and (shape[0] == 1 or conv.depth.flat)
         ]
         yield from found
-        if streamed + pixels * filters * 4 <= SM_90A.shared_bytes:
-            yield from _shared(conv, found)
+        yield from _shared(conv, found)
 
 
 def _shared(conv: Convolution, found: list[Tiling]) -> Iterator[Tiling]:
-    """Tilings of fewest tiles whose programs share them, where they are too few for the device."""
+    """Tilings of fewest tiles, those of whose last wave programs share where they are few."""
     if not conv.depth.flat or not found:
         return
     fewest = min(tiling.tiles(conv) for tiling in found)
+    over = fewest % SM_90A.multiprocessors
     steps = conv.taps * found[0].channels_of(conv) // found[0].channels
-    each = (-(-steps // n) for n in SPLITS if fewest * n <= SM_90A.multiprocessors)
+    each = (-(-steps // n) for n in SPLITS if 0 < over * n <= SM_90A.multiprocessors)
     splits = sorted({-(-steps // n) for n in each if n >= LEAST_SHARE})
     for split in splits[-MOST_SPLITS:]:
         yield from (replace(t, split=split) for t in found if t.tiles(conv) == fewest)
@@ -309,6 +324,7 @@ def ranked(conv: Convolution, chip: Chip, size: int, result: int = 2) -> tuple[T
     takes the least power and L2.
     """
     times = {t: t.microseconds(conv, chip, size, result) for t in tilings(conv, size, result)}
+    times = {t: time * (1 if t.split == 1 else WORTH) for t, time in times.items()}
     close = NEARLY * min(times.values(), default=0.0)
 
     def order(tiling: Tiling) -> tuple[float, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any, TypeAlias
 
 import tawa
+import tawa.language as tl
 
 Pair: TypeAlias = int | Sequence[int]
 """A number for all dimensions of an image, or one for each."""
@@ -300,3 +302,48 @@ def turned_back(
         n, rows.results, columns.results, conv.k, conv.c, len(down[0]), len(across[0]), (1, 1),
         (sides[1], sides[2]), (down[1], across[1]), conv.groups, depth,
     )  # fmt: skip
+
+
+@tl.constexpr_function
+def taps_before(
+    plane: tuple[int, int], sizes: tuple[int, int], strides: tuple[int, int],
+    dilations: tuple[int, int], pads: tuple[int, int],
+) -> int:  # fmt: skip
+    """Taps of the planes that come before one: by rows, then by columns."""
+    own = [
+        [len([t for t in range(n) if (t * gap - pad) % step == at]) for at in range(step)]
+        for n, step, gap, pad in zip(sizes, strides, dilations, pads, strict=True)
+    ]
+    return sum(own[0][: plane[0]]) * sizes[1] + own[0][plane[0]] * sum(own[1][: plane[1]])
+
+
+@tl.constexpr_function
+def taps_of_plane(size: int, stride: int, dilation: int, pad: int, plane: int) -> tuple[int, ...]:
+    """The taps along one dimension that read a plane: every `stride`-th row, from `plane` on.
+
+    Gives the first tap, how many there are, taps from one to the next, the plane's row that the
+    first reads for output 0, and rows from one to the next.
+    """
+    taps = [t for t in range(size) if (t * dilation - pad) % stride == plane]
+    if not taps:
+        return 0, 0, 1, 0, 0
+    common = gcd(stride, dilation)
+    first = (taps[0] * dilation - pad) // stride
+    return taps[0], len(taps), stride // common, first, dilation // common
+
+
+@tl.constexpr_function
+def step_of_taps(stride: int, dilation: int) -> int:
+    """Taps from one of a plane to the next."""
+    return stride // gcd(stride, dilation)
+
+
+@tl.constexpr_function
+def runs_of_taps(along: tuple[int, int, int, int], taps: int, planes: int) -> int:
+    """Runs of so many taps at most, each of one plane, that the first planes have.
+
+    `along` has the taps, stride, dilation and pad of the dimension.
+    """
+    size, stride, dilation, pad = along
+    counts = (taps_of_plane(size, stride, dilation, pad, at)[1] for at in range(planes))
+    return sum(-(-count // taps) for count in counts)
