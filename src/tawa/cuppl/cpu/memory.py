@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -406,9 +407,11 @@ def _unflattened(key: tuple[Any, ...]) -> Any:
 
 
 class Decoder:
-    """Values of a type from words; `read(address)` gives a word of memory."""
+    """Values of a type from words; `read(address, count)` gives the bytes of words of memory."""
 
-    def __init__(self, program: Elaborated, read: Callable[[int], int] | None = None) -> None:
+    def __init__(
+        self, program: Elaborated, read: Callable[[int, int], bytes] | None = None
+    ) -> None:
         self.layouts = program.layouts
         self.strings = program.strings
         self.read = read or _read_here
@@ -446,16 +449,18 @@ class Decoder:
 
     def words(self, address: int, count: int) -> list[int]:
         """`count` words from an address on."""
-        return [self.read(address + 8 * k) for k in range(count)]
+        return list(struct.unpack(f"={count}q", self.read(address, count)))
 
     def vector(self, element: Term, address: int) -> list[Any]:
         """The elements of the vector at an address, its length before them."""
-        length = self.read(address + 8)
+        (length,) = self.words(address + 8, 1)
         size = len(self.layouts.words(element))
-        out: list[Any] = []
-        for index in range(length):
-            out.append(self.decode(element, self.words(address + 16 + 8 * index * size, size)))
-        return out
+        block = np.frombuffer(self.read(address + 16, length * size), np.int64)
+        numbers = column(element, block)
+        if numbers is not None:
+            return numbers.tolist()
+        words = block.tolist()
+        return [self.decode(element, words[k * size : (k + 1) * size]) for k in range(length)]
 
     def data(self, type_: Con, word: int) -> Any:
         """The value of a data type: a constructor's number, or the address of its fields.
@@ -481,7 +486,7 @@ class Decoder:
 
     def constructor(self, type_: Con, word: int) -> tuple[str, tuple[Term, ...]]:
         """A value's constructor, and the types of its fields."""
-        tag = word if word < FIRST_ADDRESS else (self.read(word) >> 1) & ((1 << 19) - 1)
+        tag = word if word < FIRST_ADDRESS else (self.words(word, 1)[0] >> 1) & ((1 << 19) - 1)
         for name, (number, kinds) in self.layouts.data(type_).constructors.items():
             if number == tag:
                 return name, kinds
@@ -519,8 +524,8 @@ def _fixed(item: Any) -> Any:
     return (tuple, item[1]) if item.__class__ is tuple and item[0] is list else item
 
 
-def _read_here(address: int) -> int:
-    return ctypes.c_int64.from_address(address).value
+def _read_here(address: int, count: int) -> bytes:
+    return ctypes.string_at(address, 8 * count)
 
 
 def column(type_: Term, words: Words) -> npt.NDArray[Any] | None:

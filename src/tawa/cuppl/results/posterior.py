@@ -74,14 +74,15 @@ class Run:
         """The number of draws and the evidence."""
         return f"<run: {len(self.weights)} draws, log evidence {self.log_evidence:.5g}>"
 
-    def read(self, address: int) -> int:
-        """A word of memory that the results refer to."""
+    def read(self, address: int, count: int) -> bytes:
+        """Words of memory that the results refer to."""
         for base, words in self.copies:
-            if 0 <= address - base < 8 * len(words):
-                return int(words[(address - base) // 8])
-        if self.copies:
+            first = (address - base) // 8
+            if 0 <= first < len(words):
+                return words[first : first + count].tobytes()
+        if self.copies and count:
             raise ValueError("a result refers to an input, which is on the device")
-        return ctypes.c_int64.from_address(address).value
+        return ctypes.string_at(address, 8 * count)
 
     def portable(self) -> Run:
         """The same without addresses of this process, for another one."""
