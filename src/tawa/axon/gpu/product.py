@@ -23,6 +23,7 @@ from tawa.axon.gpu.tiles import (
     HALF_TILES,
     POINTER_TILES,
     READING_TILES,
+    WRITING_TILES,
     Loop,
     Work,
 )
@@ -101,7 +102,9 @@ class _ProductWriter:
             return POINTER_TILES[count]
         if self.products[0].element == "f32":
             return FULL_TILES[count]
-        return READING_TILES[count] if self.tiles_read else HALF_TILES[count]
+        if self.tiles_read:
+            return READING_TILES[count]
+        return (WRITING_TILES if len(self.group.outputs) > 1 else HALF_TILES)[count]
 
     def _whole_tiles(self) -> list[tuple[Node, Shape]]:
         """Other tensors of the products' size that what follows them reads, with the shape read.

@@ -45,13 +45,17 @@ HALF_TILES = {
 """Tiles of 16-bit products by number of accumulators, largest first."""
 
 READING_TILES = HALF_TILES | {
-    1: _tiles(
-        1, (128, 256, TOGETHER), (128, 160, TOGETHER), (128, 128, TURNS | {"num_stages": 4}),
-        (128, 64, {}), (64, 64, {}),
-    ),
+    1: _tiles(1, (128, 160, TOGETHER), (128, 128, TOGETHER), (128, 64, {}), (64, 64, {})),
     3: _tiles(3, (128, 64, TOGETHER), (64, 64, {}), (64, 32, {})),
 }  # fmt: skip
 """Those where what follows the products reads whole tiles too, which takes registers."""
+
+WRITING_TILES = HALF_TILES | {
+    1: _tiles(
+        1, (128, 192, TOGETHER), (128, 128, TURNS | {"num_stages": 5}), (128, 64, {}), (64, 64, {}),
+    ),
+}  # fmt: skip
+"""Those where several tensors are written: their tiles take room that slots would have."""
 
 FULL_TILES = {
     1: _tiles(1, (128, 128, {}), (64, 64, {}), depth=32),
