@@ -370,7 +370,7 @@ def main() -> None:
     if options.whole:
         from conv_models import whole
 
-        whole(Run("conv-whole", options.rows), options)
+        whole(None if options.warm else Run("conv-whole", options.rows), options)
         return
     run = Run("conv" if options.network == "twelve" else "conv-models", options.rows)
     for case in selected(options):

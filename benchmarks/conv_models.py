@@ -14,6 +14,7 @@ import copy
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -120,42 +121,53 @@ def by_tawa(conv: Any, x: Any, residual: Any = None, *, relu: bool = True) -> An
     return y.movedim(-1, 1)
 
 
-def modes(model: nn.Module, *, training: bool) -> dict[str, Callable[..., Any]]:
-    """The model as each contender runs it, PyTorch's compiler last."""
+WORKS = {"tawa": by_tawa, "cudnn-fused": by_cudnn}
+"""How contenders for inference compute a convolution and what follows it."""
+MODES = {
+    "inference": ["tawa", "cudnn-fused", "folded", "eager", "torch-compile", "max-autotune"],
+    "step": ["tawa", "eager", "tawa-compile", "torch-compile"],
+}
+"""Contenders, PyTorch's compiler last."""
+
+
+def mode(name: str, model: nn.Module, *, training: bool) -> Callable[..., Any]:
+    """The model as a contender runs it."""
     from tawa.kernels.torch_conv import replace_convolutions
 
+    if name == "eager":
+        return model
     if training:
-        replaced = copy.deepcopy(model)
-        replace_convolutions(replaced)
-        found = {"tawa": replaced, "eager": model, "tawa-compile": replaced, "torch-compile": model}
-        return {n: torch.compile(m) if "compile" in n else m for n, m in found.items()}
-    kind, exact = next(model.parameters()).dtype, copy.deepcopy(model).float()
-    works = {"tawa": by_tawa, "cudnn-fused": by_cudnn, "folded": plainly}
-    found = {n: Folded(exact, work).to(kind, memory_format=FORMAT) for n, work in works.items()}
-    return {
-        **found, "eager": model, "torch-compile": torch.compile(found["folded"]),
-        "max-autotune": torch.compile(found["folded"], mode="max-autotune-no-cudagraphs"),
-    }  # fmt: skip
+        found = copy.deepcopy(model)
+        if "tawa" in name:
+            replace_convolutions(found)
+    else:
+        kind = next(model.parameters()).dtype
+        found = Folded(copy.deepcopy(model).float(), WORKS.get(name, plainly))
+        found = found.to(kind, memory_format=FORMAT)
+    if name == "max-autotune":
+        return torch.compile(found, mode="max-autotune-no-cudagraphs")
+    return torch.compile(found) if "compile" in name else found
 
 
 def whole(run: Any, options: Any) -> None:
     """Time inference and a training step of the chosen modes, for each number of images."""
-    for n in map(int, options.images.split(",")):
-        for training in (part == "step" for part in options.parts.split(",")):
-            torch.manual_seed(0)
-            x, model = torch.randn(n, 3, 224, 224, device="cuda"), resnet50().cuda()
-            with torch.no_grad():
-                exact = None if training else model.eval()(x[:8])
-            model = model.bfloat16().to(memory_format=FORMAT).train(training)
+    for n, part in product(options.images.split(","), options.parts.split(",")):
+        training, case = part == "step", {"layer": "resnet50", "pass": part, "n": int(n)}
+        torch.manual_seed(0)
+        x, model = torch.randn(int(n), 3, 224, 224), resnet50().train(training)
+        if options.warm:
+            model = mode("tawa", model.bfloat16().to(memory_format=FORMAT), training=training)
             x = x.bfloat16().to(memory_format=FORMAT)
-            row = {"layer": "resnet50", "pass": "step" if training else "inference", "n": n}
-            wanted = [name for name in options.modes.split(",") if name]
-            found = modes(model, training=training)
-            found = {name: found[name] for name in wanted or found if name in found}
-            if options.warm:
-                _warm(found["tawa"], x, options.warm, training=training)
-            else:
-                _time(run, row, _works(run, row, found, x, exact, training=training), options)
+            _warm(partial(_step, model, x, training=training), options.warm)
+            continue
+        x, model = x.cuda(), model.cuda()
+        with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=False):
+            exact = None if training else model(x[:8])
+        model = model.bfloat16().to(memory_format=FORMAT)
+        x = x.bfloat16().to(memory_format=FORMAT)
+        wanted = [name for name in options.modes.split(",") if name] or MODES[part]
+        works = _works(run, case, wanted, (model, x, exact), training=training)
+        _time(run, case, works, options)
 
 
 def _step(model: Callable[..., Any], x: Any, *, training: bool) -> Any:
@@ -167,40 +179,40 @@ def _step(model: Callable[..., Any], x: Any, *, training: bool) -> Any:
     return y
 
 
-def _warm(model: Callable[..., Any], x: Any, share: str, *, training: bool) -> None:
-    """Compile a share `i/N` of the kernels that the model launches; nothing is computed."""
+def _warm(step: Callable[[], Any], share: str) -> None:
+    """Compile a share `i/N` of the kernels that a step launches, of arrays of the host."""
     number, count = map(int, share.split("/"))
-    seen: dict[Any, int] = {}
+    seen: set[Any] = set()
 
     def build(kernel: Any, grid: Any, /, *args: Any, **given: Any) -> None:
         request, named = kernel.request(*args, **given), kernel._named(*args, **given)
-        key = kernel, request.key
-        if key not in seen:
-            seen[key] = len(seen)
-            if seen[key] % count == number:
-                kernel._suited(request, named, given, grid)
-                print(f"{kernel.__name__} after {time.process_time():.1f} s ", flush=True)
+        if (kernel, request.key) in seen:
+            return
+        if len(seen) % count == number:
+            kernel._suited(request, named, given, grid)
+            print(f"{kernel.__name__} after {time.process_time():.1f} s ", flush=True)
+        seen.add((kernel, request.key))
 
     with each_launch(build):
-        _step(model, x, training=training)
+        step()
 
 
 def _works(
-    run: Any, row: dict[str, Any], found: dict[str, Callable[..., Any]], x: Any, exact: Any, *,
-    training: bool,
-) -> dict[str, Callable[[], Any]]:  # fmt: skip
-    """What is timed of each mode that runs, as a CUDA graph."""
+    run: Any, row: dict[str, Any], wanted: list[str], given: tuple[Any, Any, Any], *, training: bool
+) -> dict[str, Callable[[], Any]]:
+    """What is timed of each mode that runs, as a CUDA graph; `given` are model, images, logits."""
     from conv import captured, failed
 
+    model, x, exact = given
     works: dict[str, Callable[[], Any]] = {}
-    for name, model in found.items():
+    for name in wanted:
         began = time.perf_counter()
         try:
-            works[name] = captured(partial(_step, model, x, training=training))
+            step = partial(_step, mode(name, model, training=training), x, training=training)
             if not training:
-                with torch.no_grad():
-                    off = (model(x[:8]).float() - exact).norm() / exact.norm()
+                off = (step()[:8].float() - exact).norm() / exact.norm()
                 print(f"  {name}: logits off by {float(off):.1e}", flush=True)
+            works[name] = captured(step)
         except Exception as problem:
             failed(run, row, name, problem)
         print(f"  {name}: ready after {time.perf_counter() - began:.1f} s", flush=True)
