@@ -63,9 +63,10 @@ def compare_and_swap(x: Any, distance: constexpr, stage: constexpr, down: conste
     """
     at = core.arange(0, x.shape[1])[None, :]
     partner = core.gather(x, core.broadcast_to(at ^ distance, x.shape), 1)
-    second = core.broadcast_to((at & distance) != 0, x.shape)
-    descends = core.broadcast_to(((at >> stage) & 1) != down, x.shape)
-    swap = core.where(second, partner > x, x > partner) ^ descends
+    # Where an element is to be the larger of its pair: the second in a rising run, the first in
+    # a falling one. So both compare the same two in the same order.
+    larger = core.broadcast_to(((at & distance) != 0) ^ (((at >> stage) & 1) != down), x.shape)
+    swap = core.where(larger, partner, x) > core.where(larger, x, partner)
     return core.where(swap, partner, x)
 
 

@@ -55,6 +55,7 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
   (void)smem;
   {
     // role main
+    __builtin_assume(threadIdx.x < 128);
     const int team = 0, warp = threadIdx.x / 32, thread = threadIdx.x;
     const int lane = threadIdx.x % 32, warp_group = 0;
     (void)team; (void)warp; (void)thread; (void)lane; (void)warp_group;

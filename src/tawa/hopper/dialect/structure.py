@@ -121,6 +121,8 @@ class Role(HopperOp):
     def _all_threads(self, w: Writer) -> None:
         with w.block(""):
             w.line(f"// role {self.role.data}")
+            # Else a warp's number has unknown bits, and every coordinate's bits depend on it.
+            w.line(f"__builtin_assume(threadIdx.x < {32 * self.warps.value.data});")
             w.line("const int team = 0, warp = threadIdx.x / 32, thread = threadIdx.x;")
             group = "warp / 4" if self.warps.value.data > 4 else "0"
             w.line(f"const int lane = threadIdx.x % 32, warp_group = {group};")
