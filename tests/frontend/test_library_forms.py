@@ -370,3 +370,15 @@ def test_the_type_of_a_compile_time_value_holds_the_value():
         tl.store(y, tl.load(x))
 
     assert run(kernel, X, np.zeros(N, np.float32))[0] == 1
+
+
+def test_ties_that_are_left_open_are_broken_to_the_left():
+    @tawa.jit
+    def kernel(x, out, N: tl.constexpr):
+        v = tl.load(x + tl.arange(0, N))
+        _, where = tl.max(v, 0, return_indices=True, return_indices_tie_break_left=False)
+        tl.store(out, where)
+        tl.store(out + 1, tl.argmin(v, 0, tie_break_left=False))
+
+    found = run(kernel, np.float32([2, 5, 1, 5] + [1] * (N - 4)), np.zeros(2, np.int32))
+    np.testing.assert_array_equal(found, [1, 2])

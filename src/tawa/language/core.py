@@ -420,7 +420,7 @@ def argmax(
     tie_break_left: Flag = True,
     keep_dims: Flag = False,
 ) -> Any:
-    """Position of the maximum along `axis`."""
+    """Position of the maximum along `axis`: of several, the first."""
 
 
 @method
@@ -430,7 +430,7 @@ def argmin(
     tie_break_left: Flag = True,
     keep_dims: Flag = False,
 ) -> Any:
-    """Position of the minimum along `axis`."""
+    """Position of the minimum along `axis`: of several, the first."""
 
 
 @method

@@ -92,12 +92,11 @@ def _extreme(
     keep_dims: Value,
     *,
     return_indices: bool,
-    left: bool = True,
 ) -> Value:
     value = widened(f.b, value)
     element = numeric_type(f.b, value, f"tl.{which}")
     if return_indices:
-        extreme, index = _positions(f, which, value, axis, left)
+        extreme, index = _positions(f, which, value, axis)
         if not keep_dims:
             return extreme, index
         shape = _kept_shape(f, value, axis)
@@ -121,16 +120,12 @@ def _with_shape(f: FunctionCompiler, value: Tensor, shape: tuple[int, ...]) -> T
 
 
 def _positions(
-    f: FunctionCompiler, which: str, value: Tensor, axis: Value, left: bool
+    f: FunctionCompiler, which: str, value: Tensor, axis: Value
 ) -> tuple[Tensor, Tensor]:
-    """The extreme and its position, in the operand's own type."""
-    if not left:
-        raise fail(
-            f.b,
-            NotSupported,
-            f"`tl.arg{which}` with `tie_break_left=False`",
-            expected="tie_break_left=True",
-        )
+    """The extreme and its first position, in the operand's own type.
+
+    `tie_break_left=False` leaves open which of equal elements is meant: the first is one of them.
+    """
     element = numeric_type(f.b, value, f"tl.arg{which}")
     if axis is None:
         value, axis = reshape(f, value, (math.prod(value.shape),), can_reorder=False), 0
@@ -147,10 +142,8 @@ def _register_extremes() -> None:
         def lowering(f: FunctionCompiler, what: str = what, **given: Value) -> Value:
             value = tensor_argument(f, given["input"], f"tl.{what}")
             axis, keep_dims = given["axis"], given["keep_dims"]
-            indices, left = given["return_indices"], given["return_indices_tie_break_left"]
-            return _extreme(
-                f, what, value, axis, keep_dims, return_indices=bool(indices), left=bool(left)
-            )
+            indices = bool(given["return_indices"])
+            return _extreme(f, what, value, axis, keep_dims, return_indices=indices)
 
         lowers(getattr(tl, what))(lowering)
 
@@ -163,9 +156,9 @@ def argmax(
     f: FunctionCompiler, input: Value, axis: Value, tie_break_left: Value, keep_dims: Value
 ) -> Value:
     """`tl.argmax`."""
+    del tie_break_left
     value = tensor_argument(f, input, "tl.argmax")
-    return _extreme(f, "max", value, axis, keep_dims, return_indices=True,
-                    left=bool(tie_break_left))[1]  # fmt: skip
+    return _extreme(f, "max", value, axis, keep_dims, return_indices=True)[1]
 
 
 @lowers(tl.argmin)
@@ -173,9 +166,9 @@ def argmin(
     f: FunctionCompiler, input: Value, axis: Value, tie_break_left: Value, keep_dims: Value
 ) -> Value:
     """`tl.argmin`."""
+    del tie_break_left
     value = tensor_argument(f, input, "tl.argmin")
-    return _extreme(f, "min", value, axis, keep_dims, return_indices=True,
-                    left=bool(tie_break_left))[1]  # fmt: skip
+    return _extreme(f, "min", value, axis, keep_dims, return_indices=True)[1]
 
 
 def _integers_only(f: FunctionCompiler, input: Value, name: str) -> Tensor:

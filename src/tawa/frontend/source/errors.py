@@ -201,9 +201,7 @@ class NotSupported(KernelError):
     """A part of Triton's language that this compiler doesn't have yet."""
 
     explanation = "The message names what is supported in its place."
-    example = _kernel(
-        "def kernel(n):\n    x = tl.argmax(tl.arange(0, 16), 0, tie_break_left=False)", "i32"
-    )
+    example = _kernel("def kernel(n):\n    x = tl.zeros((16,), tl.float8e4b15)", "i32")
 
 
 class LaunchMismatch(KernelError):
