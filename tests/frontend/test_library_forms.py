@@ -382,3 +382,9 @@ def test_ties_that_are_left_open_are_broken_to_the_left():
 
     found = run(kernel, np.float32([2, 5, 1, 5] + [1] * (N - 4)), np.zeros(2, np.int32))
     np.testing.assert_array_equal(found, [1, 2])
+
+
+def test_the_assembler_has_a_version_that_libraries_ask_for():
+    tool = contents()["triton.backends.nvidia.compiler"]["get_ptxas"](100)
+    major, minor = map(int, tool.version.split("."))
+    assert (major, minor) >= (12, 0)

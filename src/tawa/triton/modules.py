@@ -208,6 +208,7 @@ def _backends() -> Mapping[str, Mapping[str, Any]]:
         "triton.backends.nvidia": {},
         "triton.backends.nvidia.compiler": {
             "CUDABackend": backend, "CUDAOptions": missing("triton.backends.nvidia.CUDAOptions"),
+            "get_ptxas": objects.get_ptxas,
         },
         "triton.backends.nvidia.driver": {"CudaDriver": driver},
     }  # fmt: skip

@@ -17,7 +17,7 @@ from tawa.base.target import GPUTarget
 from tawa.driver.compile_cache import compiler_version
 from tawa.driver.compiled import Compiled
 from tawa.language.annotations import declaration_of
-from tawa.runtime import driver
+from tawa.runtime import driver, nvrtc
 from tawa.runtime.streams import current_stream
 
 
@@ -102,6 +102,23 @@ def make_backend(target: GPUTarget) -> Backend:
 def triton_key() -> str:
     """A text that changes with the compiler."""
     return hashlib.sha256(f"tawa {compiler_version()}".encode()).hexdigest()
+
+
+class Assembler:
+    """What turns a kernel's PTX into machine code: it is inside NVRTC, so there is no program."""
+
+    path = None
+
+    @property
+    def version(self) -> str:
+        """Which PTX inline assembly may use, such as `13.0`."""
+        return ".".join(nvrtc.version().split(".")[:2])
+
+
+def get_ptxas(arch: int = 90) -> Assembler:
+    """The assembler, whatever the architecture."""
+    del arch
+    return Assembler()
 
 
 @dataclass
@@ -221,7 +238,7 @@ class NoActiveDriver(TawaError, RuntimeError):
         "device there is none, as in Triton; NumPy arrays and CPU tensors run in the simulator."
     )
     example = """
-from tawa.runtime import driver
+from tawa.runtime import driver, nvrtc
 from tawa.triton.objects import ActiveDriver, DriverConfig
 
 ActiveDriver.is_active = staticmethod(lambda: False)  # as where there is no device
@@ -343,7 +360,7 @@ KNOBS = {
     "autotuning": Settings("autotuning", cache=False, print=False),
     "cache": Settings("cache", dir=None, dump_dir=None, override_dir=None, manager_class=None),
     "language": Settings("language", fp32_default=None, default_fp_fusion=True),
-    "nvidia": Settings("nvidia", ptxas=None, dump_nvptx=False, disable_ptxas_opt=False),
+    "nvidia": Settings("nvidia", ptxas=Assembler(), dump_nvptx=False, disable_ptxas_opt=False),
     "amd": Settings("amd"),
     "proton": Settings("proton", disable=False, cupti_dir=None),
 }  # fmt: skip
