@@ -16,9 +16,16 @@ import numpy as np
 
 from tawa.base.source import Span
 from tawa.base.user_frames import users_place
+from tawa.tasks.clashes import Clashes
 from tawa.tasks.graph.races import check_arguments
 from tawa.tasks.language.arguments import checked_arguments, checked_kinds
-from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch, where
+from tawa.tasks.language.defaults import (
+    Resolved,
+    path_of,
+    resolve_entry,
+    resolve_launch,
+    where,
+)
 from tawa.tasks.language.element_types import (
     element_type,
     numpy_type,
@@ -45,6 +52,7 @@ def interpret(task: Task, args: Sequence[Any], mapping: Mapping | None = None) -
     span = users_place()
     own = [_tensor(name, a) for name, a in zip(task.parameters, args, strict=False)]
     checked_kinds(task, tuple(own) + tuple(args[len(own) :]), span)
+    Clashes.of(task, args).check(args, span)
     instance = resolve_entry(task, mapping or EMPTY, span)
     runner = Interpreter(mapping or EMPTY)
     with running(runner):
@@ -87,7 +95,8 @@ class Interpreter:
                     owners[id(arg.buffer)] = own if given is None else given.joined(own)
             self.frames.append(Frame(instance, owners))
             try:
-                variant.fn(*args)
+                with path_of(instance):
+                    variant.fn(*args)
             finally:
                 self.frames.pop()
             return

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from tawa.base.errors import TawaError
 from tawa.runtime.arrays import HOST, is_array, view
+from tawa.tasks.clashes import Clashes
 from tawa.tasks.language.defaults import Resolved
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.sizes import names, value
@@ -54,9 +55,11 @@ class Plan:
     """Make a tensor of the device's own, on the device of the first argument."""
     first: int
     starts: list[Start]
+    clashes: Clashes
 
     def run(self, args: Sequence[Any]) -> None:
-        """Launch the kernels."""
+        """Launch the kernels. Raises `AliasingArguments`."""
+        self.clashes.check(args)
         self.launch(self.filled(args))
 
     def filled(self, args: Sequence[Any]) -> list[list[Any]]:
@@ -118,11 +121,13 @@ class Plans:
     def first(self, args: Sequence[Any], mapping: Mapping | None) -> CompiledTasks:
         """A call whose arguments lie in a new way: compiles if need be, and runs."""
         program = program_for(self.task, args, mapping, self.entry)
+        clashes = Clashes.of(self.task, args)
+        clashes.check(args)
         program.run(args)
         deciding = self.deciding | _deciding(self.task, program)
         if deciding != self.deciding or len(self.found) >= MOST_PLANS:
             self.deciding, self.found = deciding, {}
-        plan = planned(self.task, program, args)
+        plan = planned(self.task, program, args, clashes)
         if plan is not None:
             self.found[self.key(args, mapping)] = plan
         return program
@@ -184,7 +189,9 @@ def _loops(steps: Sequence[Step]) -> list[HostLoop]:
     return [loop for one in found for loop in (one, *_loops(one.steps))]
 
 
-def planned(task: Task, program: CompiledTasks, args: Sequence[Any]) -> Plan | None:
+def planned(
+    task: Task, program: CompiledTasks, args: Sequence[Any], clashes: Clashes
+) -> Plan | None:
     """The plan of a call that was made; None if it makes too many launches."""
     first = next(place for place, arg in enumerate(args) if is_array(arg))
     places = {name: place for place, name in enumerate(task.parameters)}
@@ -213,7 +220,7 @@ def planned(task: Task, program: CompiledTasks, args: Sequence[Any]) -> Plan | N
             launch, kernel, _filled(given, puts, [*args, *_own(arrays, task)])
         )
         starts.append(Start(launch.kernel, kernel[(grid,)], given, puts, options))
-    return Plan(program, made, first, starts)
+    return Plan(program, made, first, starts, clashes)
 
 
 def _own(arrays: dict[str, Any], task: Task) -> list[Any]:

@@ -338,7 +338,8 @@ def program_for(
         else:
             own.append(arg)
             key.append(arg)
-    checked_kinds(task, (*own, *args[len(own) :]), span)
+    given = (o if isinstance(o, Buffer) else a for o, a in zip(own, args, strict=False))
+    checked_kinds(task, (*given, *args[len(own) :]), span)
     values = values_of(task, args)
     programs = _programs.setdefault(tuple(key), [])
     for program in programs:

@@ -15,7 +15,7 @@ from tawa.base.source import Span
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Required, Scope, TaskProgram, lines
 from tawa.tasks.graph.races import check_arguments, check_iterations
 from tawa.tasks.language.arguments import checked_arguments
-from tawa.tasks.language.defaults import Resolved, resolve_launch, where
+from tawa.tasks.language.defaults import Resolved, path_of, resolve_launch, where
 from tawa.tasks.language.errors import (
     BadMapping,
     BadPartition,
@@ -28,6 +28,7 @@ from tawa.tasks.language.running import running
 from tawa.tasks.language.sizes import Known, Number, Size
 from tawa.tasks.language.task import Task
 from tawa.tasks.language.tensors import Buffer, Tensor
+from tawa.tasks.language.written import Written
 
 
 @dataclass(eq=False)
@@ -65,6 +66,7 @@ class Tracer:
         self.tunables: dict[tuple[str, str], Any] = {}
         self.instances: list[tuple[Resolved, dict[str, str]]] = []
         self.required: list[Required] = []
+        self.written = Written()
 
     @property
     def frame(self) -> Frame:
@@ -76,9 +78,11 @@ class Tracer:
         caller = self.frame.instance
         checked_arguments(task, args, caller, self.frame.owners, span)
         check_arguments(task, args, self.known, caller, span)
+        self.written.before(task, args, caller, span)
         site = self.frame.site(span)
         found = resolve_launch(caller, site, task, self.mapping, self.frame.in_grid, span)
         self.frame.nodes.append(self.scope(found, args, span))
+        self.written.after(task, args)
 
     def scope(self, instance: Resolved, args: Sequence[Any], span: Span | None) -> Scope:
         """A launch with its copies."""
@@ -124,9 +128,11 @@ class Tracer:
                 frame.owners[id(arg.buffer)] = task.privileges[name]
         self.frames.append(frame)
         try:
-            instance.variant.fn(*args)
+            with path_of(instance):
+                instance.variant.fn(*args)
         finally:
             self.frames.pop()
+        self.written.results(instance, args)
         calls = instance.record.calls
         if calls is not None and len(calls) > len(frame.sites):
             raise BadMapping(

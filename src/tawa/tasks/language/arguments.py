@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping as Mapping_
 from typing import Any
 
 from tawa.base.source import Span
@@ -9,10 +10,10 @@ from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.errors import PrivilegeViolation, WrongTaskArguments
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
-from tawa.tasks.language.task import Task
+from tawa.tasks.language.task import Task, Variant
 from tawa.tasks.language.tensors import Buffer, Tensor
 
-__all__ = ["checked_arguments", "checked_kinds"]
+__all__ = ["checked_arguments", "checked_kinds", "in_order_of"]
 
 
 def checked_arguments(
@@ -38,6 +39,29 @@ def checked_arguments(
             hint=f"give `{caller.variant.task.name}` the privilege it needs",
             notes=[where(caller)],
         )
+
+
+def in_order_of(
+    task: Any, args: tuple[Any, ...], named: Mapping_[str, Any], span: Span | None
+) -> tuple[Any, ...]:
+    """A launch's arguments in the order of the task's parameters. Raises `WrongTaskArguments`."""
+    if not isinstance(task, Task):
+        raise WrongTaskArguments(
+            f"`launch` is given {getattr(task, 'name', task)!r}",
+            span=span,
+            expected="a task: its variants are chosen by the mapping",
+            found=f"a {type(task).__name__}",
+            hint=f"launch `{task.task.name}`" if isinstance(task, Variant) else None,
+        )
+    rest = task.parameters[len(args) :]
+    if named and {*named} != {*rest}:
+        raise WrongTaskArguments(
+            f"`{task.name}` is launched with other names than its parameters'",
+            span=span,
+            expected=f"{', '.join(rest)}" if rest else "no arguments by name: all have a place",
+            found=", ".join(named),
+        )
+    return (*args, *(named[name] for name in rest)) if named else args
 
 
 def checked_kinds(

@@ -7,9 +7,12 @@ any leaf that the device launches. All else runs where its caller does.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tawa.base.errors import TawaError
 from tawa.base.source import Span
 from tawa.tasks.language.errors import BadMapping, MachineNotThere, MissingVariant, UnboundTunable
 from tawa.tasks.language.mapping import PROCESSORS, REACH, Instance, Mapping
@@ -66,7 +69,21 @@ class Resolved:
 
 def where(instance: Resolved) -> str:
     """A note that says where in the task tree something is."""
-    return f"in the task tree: {' > '.join(instance.path)}"
+    return f"{IN_TREE}: {' > '.join(instance.path)}"
+
+
+IN_TREE = "in the task tree"
+
+
+@contextmanager
+def path_of(instance: Resolved) -> Generator[None]:
+    """Let errors of what an inner variant does say where in the task tree it is."""
+    try:
+        yield
+    except TawaError as error:
+        if not any(note.text.startswith(IN_TREE) for note in error.notes):
+            error.with_note(where(instance))
+        raise
 
 
 def resolve_entry(task: Task, mapping: Mapping, span: Span | None) -> Resolved:

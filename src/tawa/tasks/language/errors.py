@@ -168,7 +168,7 @@ def twice_grid(y, x):
     for i in srange(3):
         places.append(i)
         to = partition_by_blocks(y, (16,))[i]
-        launch(twice, to, partition_by_blocks(x, (16,))[i + len(places)])
+        launch(twice, to, partition_by_blocks(x, (16,))[i * len(places) // 9])
 
 
 x = np.arange(40, dtype=np.float32)
@@ -290,6 +290,25 @@ def twice_grid(y, x):
     ).replace("y=WRITE", "y=READ_WRITE")
 
 
+class TensorUndefined(TawaError):
+    """A launch reads a tensor that nothing was written to, or a task leaves a result undefined."""
+
+    explanation = (
+        "`make_tensor` gives a tensor whose elements are undefined until a launch writes them. "
+        "A task with the privilege WRITE on a tensor writes all of it."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_all(y, x):
+    half = make_tensor(x.shape, x.dtype)
+    launch(twice, y, half)
+"""
+        + _CALL.format("")
+    )
+
+
 class TooManyIterations(TawaError):
     """It can't be shown that the iterations of a `prange` are apart."""
 
@@ -298,7 +317,9 @@ class TooManyIterations(TawaError):
         "compared one by one, up to 8192 of them."
     )
     example = (
-        _GRID.replace("to[i]", "to[i * i]").replace("to.shape[0]", "1 << 14")
+        _GRID.replace("to[i]", "to[i % 3]")
+        .replace("of[i]", "of[i % 3]")
+        .replace("to.shape[0]", "1 << 14")
         + _LEAF
         + _CALL.format("")
     )
@@ -485,9 +506,13 @@ class TensorNotMapped(TawaError):
         "registers or shared memory, those that the device makes in global memory."
     )
     example = (
-        _GRID.replace("    for i", "    kept = make_tensor((32,), tl.float32)\n    for i").replace(
-            "of[i]", "partition_by_blocks(kept, (16,))[0]"
-        )
+        _GRID.replace(
+            "    for i",
+            "    kept = make_tensor((32,), tl.float32)\n"
+            "    box = partition_by_blocks(kept, (16,))[0]\n"
+            "    launch(twice, box, of[0])\n"
+            "    for i",
+        ).replace("of[i]", "box")
         + _LEAF
         + _CALL.format(', mapping=Mapping(Instance("twice_grid", processor="block"))')
     )

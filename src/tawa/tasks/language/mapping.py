@@ -56,6 +56,15 @@ KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
 )
 """Fields of an instance, and what they are."""
 
+MANY = 1 << 31
+RANGES = {
+    "warp_groups": (1, 4),
+    "pipeline": (1, 64),
+    "shared_cap": (1, MANY),
+    "tile_order": (1, MANY),
+}
+"""The least and the most that whole numbers of an instance may be."""
+
 
 @entries
 @dataclass(frozen=True)
@@ -134,6 +143,16 @@ class Instance:
                         expected=expected,
                         found=f"a {type(given).__name__}",
                     )
+        for name, (least, most) in RANGES.items():
+            given = getattr(self, name)
+            if given is not None and not least <= given <= most:
+                raise BadMapping(
+                    f"`{name}` of Instance({self.name!r}) is {given}",
+                    span=self.span,
+                    expected=f"{least} to {most}" if most < MANY else f"{least} or more",
+                    found=str(given),
+                    hint=f"leave `{name}` out for the compiler's choice",
+                )
 
     @property
     def launch_options(self) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from tawa.base.source import Span
 from tawa.base.user_frames import entry, users_place
+from tawa.tasks.language.arguments import in_order_of
 from tawa.tasks.language.errors import BadPartition, NotInTask
-from tawa.tasks.language.sizes import Size
+from tawa.tasks.language.sizes import Size, is_fraction
 from tawa.tasks.language.task import Task
 from tawa.tasks.language.tensors import Tensor, as_sizes
 
@@ -74,9 +75,13 @@ def runner_of(name: str) -> Runner:
 
 
 @entry
-def launch(task: Task, *args: Any) -> None:
-    """Run a task on tensors and numbers; what it writes, later launches read."""
-    runner_of("launch").launch(task, args, users_place())
+def launch(task: Task, *args: Any, **named: Any) -> None:
+    """Run a task on tensors and numbers, by position or by name.
+
+    What it writes, later launches read. Raises `WrongTaskArguments`.
+    """
+    runner, place = runner_of("launch"), users_place()
+    runner.launch(task, in_order_of(task, args, named, place), place)
 
 
 @entry
@@ -94,13 +99,15 @@ def prange(*extents: Any) -> Iterator[Any]:
 def _extents(extents: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """Raises `BadPartition` for what is not a number of iterations."""
     for extent in extents:
-        if not isinstance(extent, int | Size):
+        fraction = isinstance(extent, float) or is_fraction(extent)
+        if fraction or not isinstance(extent, int | Size):
+            hint = "divide by //" if fraction else None
             raise BadPartition(
                 f"`{name}` is given {extent!r}",
                 span=users_place(),
                 expected="a number of iterations for each index",
-                found=f"a {type(extent).__name__}",
-                hint=f"write {name}(*partition.shape)" if isinstance(extent, tuple) else None,
+                found="a fraction" if fraction else f"a {type(extent).__name__}",
+                hint=f"write {name}(*partition.shape)" if isinstance(extent, tuple) else hint,
             )
     return extents
 

@@ -334,6 +334,13 @@ def names(size: Number) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*names(size.left), *names(size.right))))
 
 
+def is_fraction(size: Any) -> bool:
+    """Whether a size comes of `/`, which may leave no whole number."""
+    if not isinstance(size, Size) or size.op in ("name", "at"):
+        return False
+    return size.op == "/" or is_fraction(size.left) or is_fraction(size.right)
+
+
 def not_empty(extent: Number) -> list[Size]:
     """The tensors' sizes in an extent that are above zero: the trace is for such launches alone."""
     if not isinstance(extent, Size):
@@ -406,6 +413,23 @@ def extreme(size: Number, *, most: bool) -> Number | None:
     if size.op == "//" and fixed is not None and fixed > 0:
         return combined("//", left, fixed)
     return None
+
+
+def last_of(index: Size) -> Number | None:
+    """The greatest that an index is, or a sum of indices of loops whose extents are sizes.
+
+    None for other sizes, where loops are not as long each time, and where data decides.
+    """
+    extents = index.known.extents
+    own = [name for name in names(index) if name in extents]
+    if not own or any(
+        name not in extents and name not in index.known.values for name in names(index)
+    ):
+        return None
+    around = [name for one in own for name in names(extents[one])]
+    if any(name not in index.known.values for name in around):
+        return None
+    return extreme(index, most=True)
 
 
 def coefficient(size: Number, name: str) -> int | None:

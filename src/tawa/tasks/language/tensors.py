@@ -12,7 +12,7 @@ from typing import Any
 
 from tawa.base.user_frames import entries, entry, users_place
 from tawa.tasks.language.errors import BadPartition, InnerTouchesData
-from tawa.tasks.language.sizes import Number, Size, cdiv, constant, plain, text
+from tawa.tasks.language.sizes import Number, Size, cdiv, constant, last_of, plain, text, value
 
 
 @dataclass(eq=False)
@@ -196,11 +196,23 @@ class Partition:
     def _check_constants(self, indices: tuple[Any, ...]) -> None:
         """Raises `BadPartition` for a number in the program's text that names no box.
 
-        A box that a loop's index names may lie past an end: it is zeros there.
+        So for the last index of loops whose extents are sizes. Where a loop inside is as long as an
+        index around it says, a box may lie past an end: it is zeros there.
         """
         for d, (index, extent) in enumerate(zip(indices, self.shape, strict=True)):
+            if text(self.offset[d]) != "0":
+                continue
+            last = last_of(index) if isinstance(index, Size) else None
+            if last is not None and text(last + 1) != text(extent) and not last < extent:
+                raise BadPartition(
+                    f"a loop goes on behind the last box of a partition in dimension {d}",
+                    span=users_place(),
+                    expected=f"indices below {plain(extent)}, which is {_now(last, extent)}",
+                    found=f"{plain(index)} up to {plain(last)}, which is {_now(last, last)}",
+                    hint="do the sizes of the tensors agree?",
+                )
             traced = isinstance(extent, Size)  # all indices of an interpreter are numbers
-            named = isinstance(index, int) and index != 0 and text(self.offset[d]) == "0"
+            named = isinstance(index, int) and index != 0
             if traced and named and (index < 0 or index >= extent):
                 raise BadPartition(
                     f"a partition has no box {index} in dimension {d}",
@@ -209,6 +221,11 @@ class Partition:
                     found=str(index),
                     hint="neighbours are boxes of a partition with an offset",
                 )
+
+
+def _now(of: Size | int, size: Any) -> Any:
+    """What a size is in this launch."""
+    return value(size, of.known.values) if isinstance(of, Size) else size
 
 
 def as_sizes(given: Any, what: str) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from tawa.base.source import Span
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
 from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.element_types import language_name
-from tawa.tasks.language.errors import TensorNotMapped, UnmetNone
+from tawa.tasks.language.errors import BadPartition, TensorNotMapped, UnmetNone
 from tawa.tasks.language.privileges import OPERATORS
 from tawa.tasks.language.sizes import (
     Number,
@@ -493,11 +493,27 @@ class _Writer:
         if d not in view.dims:
             return f"{origin} + tl.full([], 0, tl.int32)"
         rank = len(view.dims)
+        self.check_side(view, d)
         at = f"{origin} + tl.arange(0, {int(view.size[d])})"
         if rank == 1:
             return at
         index = ", ".join(":" if e == d else "None" for e in view.dims)
         return f"({at})[{index}]"
+
+    def check_side(self, view: Tensor, d: int) -> None:
+        """Raises `BadPartition` for a side of a tile whose addresses can't be laid out."""
+        size, (span, instance) = int(view.size[d]), self.source
+        if size % 8 == 0 or size & (size - 1) == 0:
+            return
+        wider = min(1 << size.bit_length(), -(-size // 8) * 8)
+        raise BadPartition(
+            f"boxes of `{view.buffer.name}` have {size} elements in dimension {d}",
+            span=span,
+            expected="a power of two, or a multiple of 8, where the copy engine can't load a box",
+            found=str(size),
+            hint=f"cut boxes of {wider}: past the end they hold zeros, or what `past_end` says",
+            notes=[where(instance)],
+        )
 
     def mask(self, view: Tensor) -> str:
         """Which of a box's coordinates are in its tensor; empty where all surely are."""

@@ -10,7 +10,7 @@ from tawa.base.errors import Note, TawaError
 from tawa.base.source import Span
 from tawa.tasks.language.defaults import where
 from tawa.tasks.lowering.generated import MARK
-from tawa.tasks.lowering.kernel_text import KernelText
+from tawa.tasks.lowering.kernel_text import KernelText, Source
 
 OWN = str(Path(__file__).parents[1])
 
@@ -31,14 +31,21 @@ def relocate(error: TawaError, kernel: KernelText) -> None:
     lines = [s.line for s in spans if s is not None and s.file.startswith(MARK)]
     if not lines:
         return
-    place = min(lines[0] - 2, len(kernel.sources) - 1)  # line 1 is the head
-    span, instance = kernel.sources[max(place, 0)]
+    span, instance = _source(kernel, lines[0])
     error.notes = [note for note in error.notes if not _is_ours(note.span)]
     if error.span is None or _is_ours(error.span):
         error.span = span
     else:
         error.notes.append(Note("in this launch", span))
     error.notes.append(Note(where(instance)))
+
+
+def _source(kernel: KernelText, line: int) -> Source:
+    """What a line comes from; the head, which stands for all of it, from its block's record."""
+    if line > 1:
+        return kernel.sources[min(line - 2, len(kernel.sources) - 1)]
+    instance = kernel.scope.instance
+    return instance.record.span or kernel.scope.span, instance
 
 
 def _is_ours(span: Span | None) -> bool:
