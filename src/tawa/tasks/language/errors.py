@@ -506,15 +506,9 @@ class TensorNotMapped(TawaError):
         "registers or shared memory, those that the device makes in global memory."
     )
     example = (
-        _GRID.replace(
-            "    for i",
-            "    kept = make_tensor((32,), tl.float32)\n"
-            "    box = partition_by_blocks(kept, (16,))[0]\n"
-            "    launch(twice, box, of[0])\n"
-            "    for i",
-        ).replace("of[i]", "box")
+        _GRID
         + _LEAF
-        + _CALL.format(', mapping=Mapping(Instance("twice_grid", processor="block"))')
+        + _CALL.format(', mapping=Mapping(Instance("twice_tile", memories={"x": "global"}))')
     )
 
 
