@@ -207,8 +207,8 @@ class Partition:
                 raise BadPartition(
                     f"a loop goes on behind the last box of a partition in dimension {d}",
                     span=users_place(),
-                    expected=f"indices below {plain(extent)}, which is {_now(last, extent)}",
-                    found=f"{plain(index)} up to {plain(last)}, which is {_now(last, last)}",
+                    expected=f"indices below {plain(extent)}, which is {_now(extent)}",
+                    found=f"{plain(index)} up to {plain(last)}, which is {_now(last)}",
                     hint="do the sizes of the tensors agree?",
                 )
             traced = isinstance(extent, Size)  # all indices of an interpreter are numbers
@@ -223,9 +223,9 @@ class Partition:
                 )
 
 
-def _now(of: Size | int, size: Any) -> Any:
+def _now(size: Number) -> Any:
     """What a size is in this launch."""
-    return value(size, of.known.values) if isinstance(of, Size) else size
+    return value(size, size.known.values) if isinstance(size, Size) else size
 
 
 def as_sizes(given: Any, what: str) -> tuple[Any, ...]:
