@@ -249,11 +249,13 @@ def compute(
     if conv.groups > 1 and (not ranked(conv, conv_taps.chip, size) or conv.c // conv.groups % unit):
         _gather(conv, x, w, out, finish)
         return
+    given = x, w
     x = readable(x, conv.c)
     own = -(-conv.c // conv.groups // unit) * unit
     if not is_dense(w) or own * conv.groups != conv.c or address(w) % PIECE:
         w = padded(w, own)
-    _by_blocks(conv, (x, steps_of(x)), w, (out, own), finish, config)
+    early = x is not given[0] or w is not given[1]
+    _by_blocks(conv, (x, steps_of(x)), w, (out, own), finish, config, early=early)
 
 
 def reads_turned(conv: Convolution, back: Back, w: Any, config: Tiling | None = None) -> bool:
@@ -328,7 +330,7 @@ def _by_rows(
     unit = PIECE // x.dtype.itemsize
     wide = -(-rows.c // unit) * unit
     w = padded(w, pitch, (0, wide // pitch - conv.s)).reshape(conv.k, -1, 1, wide)
-    _by_blocks(rows, (x, steps), w, (out, wide), finish, config)
+    _by_blocks(rows, (x, steps), w, (out, wide), finish, config, early=True)
 
 
 def few_channels(conv: Convolution) -> bool:
@@ -374,8 +376,13 @@ def _by_blocks(
     finish: Finish,
     config: Tiling | None,
     back: Back | None = None,
+    *,
+    early: bool = False,
 ) -> None:
-    """Launch the fastest kernel that reads blocks; `image` has strides, `to` the filters' pitch."""
+    """Launch the fastest kernel that reads blocks; `image` has strides, `to` the filters' pitch.
+
+    With `early` it begins while a copy before it ends, and then waits for that.
+    """
     (x, steps), (out, pitch) = image, to
     unit = PIECE // out.dtype.itemsize
     made = out
@@ -383,6 +390,8 @@ def _by_blocks(
         made = made_like(out, (conv.pictures, conv.p, conv.q, -(-conv.k // unit) * unit), None)
     found = ranked(conv, conv_taps.chip, x.dtype.itemsize, finish.bytes_of(out))
     tiling = config or next(t for t in found if _suits(t, back))
+    if early:
+        tiling = replace(tiling, options=(*tiling.options, ("launch_pdl", True)))
     launch(conv, tiling, (x, w, made, finish), steps, pitch, back)
     if made is not out:
         out[...] = made[..., : conv.k]

@@ -25,6 +25,7 @@ def pad_pixels(
     WIDE: Any, PITCH: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """`to` [N, H, WIDE, PITCH]: `x` [N, H, W, C] with zeros left and right, and after channels."""
+    tl.extra.cuda.gdc_launch_dependents()
     across = tl.cdiv(WIDE, PIXELS)
     row = tl.program_id(0) // across
     column = tl.program_id(0) % across * PIXELS + tl.arange(0, PIXELS)
@@ -50,7 +51,9 @@ def padded(x: Any, pitch: int, sides: tuple[int, int] = (0, 0)) -> Any:
     channels = min(CHANNELS, max(4, tawa.next_power_of_2(pitch)))
     pixels = PIXELS if channels > 8 else 2 * PIXELS
     grid = n * h * tawa.cdiv(wide, pixels), tawa.cdiv(pitch, channels)
-    pad_pixels[grid](x, copy, h, w, c, *strides(x), sides[0], wide, pitch, pixels, channels)
+    pad_pixels[grid](
+        x, copy, h, w, c, *strides(x), sides[0], wide, pitch, pixels, channels, launch_pdl=True
+    )
     return copy
 
 

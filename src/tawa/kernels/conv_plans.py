@@ -27,7 +27,7 @@ LEAST_STORED = 1000
 """Cycles of a tile's end, however small it is."""
 TURN = 500
 """Cycles in which no group multiplies when two take turns on tiles."""
-APART, SPREAD, FAR = 1.5, 0.027, 31
+APART, SPREAD, FAR = 1.5, 0.03, 31
 """What L2 could give of filters while it gives a byte of a tile's pixels, which other programs do
 not read; by what part more for each further image of it, as they lie apart, up to so many."""
 MISALIGNED = 2.4
