@@ -35,7 +35,6 @@ FIGURES: dict[str, tuple[Any, ...]] = {
     "scheduling.issue": (1, 6),
     "scheduling.combine": (3, 12),
     "scheduling.branch": (4, 16),
-    "thresholds.remade_work": (6, 24),
     "thresholds.exchange_gain": (1.25, 5.0),
     "thresholds.occupancy_cuts": ((0.2, 0.225), (0.2, 0.9)),
     "thresholds.address_work": (75, 300),

@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref.analysis.anchors import known_from
-from tawa.aref.analysis.layouts import MUCH_WORK
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, register_map
 from tawa.base.types import PtrType, byte_size, element_of, is_float, shape_of
@@ -54,7 +53,7 @@ def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
         for made in reversed(g.made):
             if (value, layout) in made:
                 return made[value, layout]
-        outside = g.group.copies is not None or g.layouts.work(value) >= MUCH_WORK
+        outside = g.group.copies is not None or g.layouts.work(value) >= g.kernel.target.remade_work
         with g.where_defined(value) if outside else nullcontext():
             new = _make(g, value, layout)
             new.name_hint = new.name_hint or value.name_hint

@@ -168,6 +168,14 @@ class Chip(Memory, Architecture):
         return int((self.costs.barrier + self.timing.fetch_latency) // self.costs.shuffle)
 
     @property
+    def remade_work(self) -> int:
+        """Instructions that make a value again in the time of a load from shared memory.
+
+        What takes longer is kept, if need be in memory, where it would have to be loaded from.
+        """
+        return round(self.timing.fetch_latency / self.costs.alu)
+
+    @property
     def fetched_columns(self) -> int:
         """Columns of a product whose operands take as long to fetch as it takes to multiply."""
         rows = self.mma_m * self.mma_k_bytes / self.shared_memory_bytes

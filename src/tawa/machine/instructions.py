@@ -74,3 +74,6 @@ HALF_RATE = frozenset(
     "maxnumf minnumf maximumf minimumf truncf extf sitofp uitofp fptosi fptoui select".split()
 )
 """Functions of 64 lanes a clock (the same table; FMNMX and F2FP measured, `costs.jsonl`)."""
+
+LONG = SPECIAL | frozenset("divsi divui remsi remui divf_rn remf sqrt_rn pow mulhui".split())
+"""Functions of more than a few instructions, or of the special-function unit's."""

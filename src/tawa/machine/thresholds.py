@@ -24,8 +24,6 @@ class Thresholds:
         8, "counted", "attention: four statistics of the two rows that a thread has of 64"
     )
     """A value of fewer registers is a row statistic, which `addresses` covers."""
-    remade_work: int = figure(12, "chosen", "not measured by itself")
-    """Instructions an element from which on a value is not made again in a loop."""
     loader_registers: tuple[int, int, int] = figure((4, 40, 56), "counted", _POINTERS)
     """Of a role that copies through pointers: for an address, beside them, at least."""
     loader_spare: int = figure(24, "counted", _POINTERS + ", where consumers need them")

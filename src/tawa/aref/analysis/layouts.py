@@ -34,6 +34,7 @@ from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.machine.chips import SM_90A
+from tawa.machine.instructions import LONG
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run, fastest
 from tawa.tile.dialect.ops import (
     Arange,
@@ -63,12 +64,6 @@ LEAST_COPY = SM_90A.least_async_copy
 
 LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
 
-LONG_FUNCTIONS = frozenset(
-    "divsi divui remsi remui divf divf_rn remf exp exp2 log log2 sin cos tanh erf sqrt sqrt_rn "
-    "rsqrt pow mulhui".split()
-)
-"""Functions of more than a few instructions."""
-
 WORD = SM_90A.word
 """Bytes of a register, and of a bank of shared memory."""
 
@@ -77,9 +72,6 @@ WIDEST = SM_90A.copy_unit
 
 SQUARE = WIDEST // WORD
 """Rows and columns of words that a thread transposes: an access either way."""
-
-MUCH_WORK = SM_90A.thresholds.remade_work
-"""Instructions from which on a value is not made again in a loop."""
 
 
 def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
@@ -258,7 +250,7 @@ class Layouts:
         self.axes = axes
         self.of: dict[SSAValue, Layout] = {}
         self._lazy: dict[SSAValue, bool] = {}
-        self._work: dict[SSAValue, int] = {}
+        self._work: dict[SSAValue, float] = {}
         self.ops = list(group.body.walk())
         self._numbers = {op: number for number, op in enumerate(self.ops)}
         self._stale: list[int] = list(range(len(self.ops)))
@@ -299,8 +291,8 @@ class Layouts:
             )
         return self._lazy[value]
 
-    def work(self, value: SSAValue) -> int:
-        """Instructions an element that making a lazy value takes, up to `MUCH_WORK`."""
+    def work(self, value: SSAValue) -> float:
+        """Instructions an element that making a lazy value takes; no bound with long functions."""
         op = value.owner
         if isinstance(op, Broadcast | ExpandDims | Trans):
             return self.work(op.value)
@@ -308,8 +300,7 @@ class Layouts:
             return 0
         if value not in self._work:
             below = sum(self.work(v) for v in op.arguments if shape_of(v.type))
-            own = MUCH_WORK if op.function.data in LONG_FUNCTIONS else 1
-            self._work[value] = min(MUCH_WORK, below + own)
+            self._work[value] = below + (math.inf if op.function.data in LONG else 1)
         return self._work[value]
 
     def default(self, value: SSAValue, vector: int | None = None) -> Layout:
