@@ -1,4 +1,4 @@
-"""Which CTA of a persistent kernel runs which programs, where their work differs (`deal="even"`).
+"""The tile scheduler of persistent kernels: which CTA runs which programs (`deal="even"`).
 
 The work of a program is a `Work`: integer arithmetic on program ids, grid sizes and scalar
 arguments, which the compiler takes from the kernel's loop bounds. Before a launch it is evaluated

@@ -1,4 +1,4 @@
-"""Parts of values: what an epilogue computes for one chunk of a tile, in the registers of a chunk.
+"""Epilogue subtiling: what is computed for one chunk of a tile, in the registers of a chunk.
 
 Elementwise ops are computed for the chunk alone. So is what is the same in every row (a bias, a
 scale of columns): it is loaded for the chunk's columns only, if nothing is written in between.

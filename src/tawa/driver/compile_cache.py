@@ -1,4 +1,4 @@
-"""Kernels compiled before, kept on disk by content; found without loading the compiler."""
+"""The compile cache: kernels kept on disk by content, found without loading the compiler."""
 
 from __future__ import annotations
 

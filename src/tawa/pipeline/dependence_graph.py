@@ -1,4 +1,4 @@
-"""A consumer loop as a dependence graph: what a scheduler may order, with costs.
+"""The data dependence graph of a consumer loop: what a scheduler may order, with costs.
 
 A node is a matrix product (with the get of its slot, the views of it and its return), or one other
 op. An edge says that a node needs another of the same iteration, or of the iteration before.
@@ -80,7 +80,10 @@ def is_lazy(value: SSAValue) -> bool:
 
 
 def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
-    """Give every user of a lazy tile its own copy, just before it; returns the copies by user."""
+    """Rematerialise lazy tiles: each user gets its own copy, just before it.
+
+    Returns the copies by user.
+    """
     own: dict[Operation, list[Operation]] = {}
 
     def copy(value: SSAValue, user: Operation) -> SSAValue:

@@ -1,9 +1,9 @@
-"""Expansion of a modulo schedule: a loop becomes prologue, steady state and epilogue.
+"""Software pipelining of a scheduled loop: it becomes prologue, steady state and epilogue.
 
-In kernel iteration K, an iteration of the new loop, an op of stage s runs for iteration K - s of
-the old one. What a kernel iteration needs of earlier ones is carried by the new loop; the first
-(prologue) and the last (epilogue) are copies of the ops whose iterations exist. If the old loop is
-too short to fill the pipeline, it runs as it was.
+In kernel iteration K, an iteration of the new loop, an op of pipeline stage s runs for iteration
+K - s of the old one. What a kernel iteration needs of earlier ones is carried by the new loop; the
+first (prologue) and the last (epilogue) are copies of the ops whose iterations exist. If the old
+loop is too short to fill the pipeline, it runs as it was.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ resources (the issuing thread, the tensor core, the special-function unit) and t
   serialises everything: its diagnostics C7514 and C7515);
 - there is one copy of each accumulator and of each A operand in registers, so the next iteration
   writes it only after this one's reader is done (C7513);
+- the liveness of values at any time of an iteration fits the registers of a thread;
 - products finish in the order they are issued;
 - a ring of D slots is loaded again D iterations later, so a slot is held for less than that by the
-time
-  that a load takes.
+  time that a load takes.
 
 Program order and stages are what is used; start times are not, since the hardware is dynamic.
 """

@@ -1,4 +1,4 @@
-"""Skip what changes nothing: scaling by one, and reductions whose result would not be used.
+"""Conditional rescaling: skip scaling by one, and reductions whose result would not be used.
 
 An online softmax scales its accumulator at every block, mostly by one, and looks for a new maximum
 that it mostly does not find. A warp can see both at little cost, and then do neither. The rewrites

@@ -1,4 +1,4 @@
-"""Warp groups leave out the iterations of a loop that change none of their own rows.
+"""Last-iteration peeling: warp groups leave out iterations that change none of their own rows.
 
 The rows of a tile may need different numbers of iterations, as those of a causal attention do, and
 the groups of a team have different rows. `tile.row_ends` says where the iterations of each row end.

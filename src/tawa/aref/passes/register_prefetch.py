@@ -1,4 +1,4 @@
-"""What a loop with products loads through pointers itself, it loads an iteration ahead.
+"""Register prefetch: what a loop with products loads through pointers, it loads an iteration ahead.
 
 A loop loads tiles that can't go through rings (`partition.pointer_loads`), copies them to shared
 memory and multiplies them there; or it loads a little beside its products: the gates of a chunk, a

@@ -2,7 +2,7 @@
 
 What a graph that may not run demands of the sizes outside of it is no demand of the model: it is
 inferred in a branch, which is forgotten. The state of a loop is what holds after any number of
-turns: its sizes and ranks are widened until the body keeps them.
+iterations: its sizes and ranks are widened until the body keeps them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tawa.axon.onnx.values import UNKNOWN, Value, known, tensor
 from tawa.axon.sizes.dims import ONE, Dim
 from tawa.functional.terms import Term, Variable
 
-MAX_TURNS = 64
-"""Loops with more turns, or of unknown length, are inferred by their body's fixed point."""
+MAX_ITERATIONS = 64
+"""Loops with more iterations, or of unknown length, are inferred by their body's fixed point."""
 
 
 @rule("If")
@@ -67,10 +67,10 @@ def loop(context: Context) -> list[Value]:
     """A graph over and over: the last states, and stacks of results."""
     count = len(context.inputs) - 2
     state = [context.value(index + 2) for index in range(count)]
-    turns = context.number(0) if context.has(0) else None
+    iterations = context.number(0) if context.has(0) else None
     going = context.number(1, 1)
-    if (turns is not None or not context.has(0)) and going is not None:
-        found = _unrolled(context, state, turns, bool(going))
+    if (iterations is not None or not context.has(0)) and going is not None:
+        found = _unrolled(context, state, iterations, bool(going))
         if found is not None:
             return found
     stable, result = _fixed_point(context, state, [tensor([]), known(np.array(True))], [])
@@ -81,21 +81,22 @@ def loop(context: Context) -> list[Value]:
     return [*stable, *(_stacked(context, value, number) for value in result[count + 1 :])]
 
 
-def _stacked(context: Context, value: Value, turns: Dim | None, place: int = 0) -> Value:
-    """The results of all turns in one tensor; nothing is known of it if there may be none."""
-    if value.dims is None or turns is None or (context.least(turns) or 0) < 1:
+def _stacked(context: Context, value: Value, iterations: Dim | None, place: int = 0) -> Value:
+    """The results of all iterations in one tensor; nothing is known of it if there may be none."""
+    if value.dims is None or iterations is None or (context.least(iterations) or 0) < 1:
         return UNKNOWN
     axis = context.axis(place, len(value.dims) + 1)
-    return tensor([*value.dims[:axis], turns, *value.dims[axis:]])
+    return tensor([*value.dims[:axis], iterations, *value.dims[axis:]])
 
 
 def _fixed_point(
     context: Context, state: list[Value], before: list[Value], after: list[Value]
 ) -> tuple[list[Value], list[Value]]:
-    """The state after any number of turns, and all that the body gives for such a state.
+    """The state after any number of iterations, and all that the body gives for such a state.
 
-    `before` and `after` are what else the body is given. A size that a turn may change is unknown:
-    each round forgets one at least, so that they come to an end. A body that can't run doesn't.
+    `before` and `after` are what else the body is given. A size that an iteration may change is
+    unknown: each round forgets one at least, so that they come to an end. A body that can't run
+    doesn't.
     """
     body = context.attribute("body")
     skipped = 1 if before else 0  # a loop's body says first whether to go on
@@ -103,19 +104,19 @@ def _fixed_point(
         value if value.is_sequence else replace(value, contents=None, fill=None) for value in state
     ]
     while True:
-        turn = context.branch(body, [*before, *stable, *after])
-        if turn.values is None:
+        iteration = context.branch(body, [*before, *stable, *after])
+        if iteration.values is None:
             return state, [UNKNOWN] * len(body.output)
-        results = turn.values[skipped : skipped + len(stable)]
-        widened = [_widened(context, a, b, turn) for a, b in zip(stable, results, strict=True)]
+        results = iteration.values[skipped : skipped + len(stable)]
+        widened = [_widened(context, a, b, iteration) for a, b in zip(stable, results, strict=True)]
         if widened == stable:
             last = [_forgotten(context, value, stable) for value in stable]
-            return last, [_forgotten(context, value, stable) for value in turn.values]
+            return last, [_forgotten(context, value, stable) for value in iteration.values]
         stable = widened
 
 
-def _widened(context: Context, before: Value, after: Value, turn: Branch) -> Value:
-    """What holds of a state before and after a turn; contents are forgotten."""
+def _widened(context: Context, before: Value, after: Value, iteration: Branch) -> Value:
+    """What holds of a state before and after an iteration; contents are forgotten."""
     if before.is_sequence:
         same = before.items is None or before == after
         return before if same else Value((), is_sequence=True)
@@ -125,7 +126,7 @@ def _widened(context: Context, before: Value, after: Value, turn: Branch) -> Val
         return replace(before, dims=None)
     declared = context.solver.declared
     dims = [
-        mine if _where(mine, theirs, turn) == mine or _is_free(mine, declared)
+        mine if _where(mine, theirs, iteration) == mine or _is_free(mine, declared)
         else Dim.of(_any(context))
         for mine, theirs in zip(before.dims, after.dims, strict=True)
     ]  # fmt: skip
@@ -133,7 +134,7 @@ def _widened(context: Context, before: Value, after: Value, turn: Branch) -> Val
 
 
 ANY = "any"
-"""What the unknowns are called that stand for a size that changes from turn to turn."""
+"""What the unknowns are called that stand for a size that changes from iteration to iteration."""
 
 
 def _any(context: Context) -> Variable:
@@ -141,13 +142,13 @@ def _any(context: Context) -> Variable:
 
 
 def _is_free(dim: Dim, declared: set[Variable]) -> bool:
-    """Whether a size is one that a turn may change already."""
+    """Whether a size is one that an iteration may change already."""
     variable = dim.sole_variable
     return variable is not None and variable.hint == ANY and variable not in declared
 
 
 def _forgotten(context: Context, value: Value, states: list[Value]) -> Value:
-    """A value without the sizes that change from turn to turn."""
+    """A value without the sizes that change from iteration to iteration."""
     changing = {
         variable
         for state in states
@@ -163,19 +164,19 @@ def _forgotten(context: Context, value: Value, states: list[Value]) -> Value:
 
 
 def _unrolled(
-    context: Context, state: list[Value], turns: float | None, going: bool
+    context: Context, state: list[Value], iterations: float | None, going: bool
 ) -> list[Value] | None:
-    """A loop of known length, turn by turn; None if its length isn't known after all."""
+    """A loop of known length, iteration by iteration; None if its length isn't known after all."""
     body = context.attribute("body")
     count = len(state)
     stacks: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - count)]
-    turn = 0
-    if turns is not None and turns > MAX_TURNS:
+    iteration = 0
+    if iterations is not None and iterations > MAX_ITERATIONS:
         return None
-    while going and (turns is None or turn < turns):
-        if turn >= MAX_TURNS:
+    while going and (iterations is None or iteration < iterations):
+        if iteration >= MAX_ITERATIONS:
             return None
-        result = context.subgraph(body, [known(np.array(turn)), known(np.array(True)), *state])
+        result = context.subgraph(body, [known(np.array(iteration)), known(np.array(True)), *state])
         numbers = result[0].numbers
         if numbers is None:
             return None
@@ -183,12 +184,12 @@ def _unrolled(
         state = result[1 : count + 1]
         for stack, value in zip(stacks, result[count + 1 :], strict=True):
             stack.append(value)
-        turn += 1
+        iteration += 1
     results: list[Value] = []
     for stack in stacks:
         shapes = [value.dims for value in stack]
         dims = context.same(*shapes) if shapes and None not in shapes else None
-        results.append(UNKNOWN if dims is None else tensor([Dim.of(turn), *dims]))
+        results.append(UNKNOWN if dims is None else tensor([Dim.of(iteration), *dims]))
     return [*state, *results]
 
 
@@ -205,7 +206,7 @@ def scan(context: Context) -> list[Value] | None:
         return _scan_of_batches(context)
     axes = context.listed("scan_input_axes", scanned, 0, -64)
     state = [context.value(index) for index in range(count)]
-    turns: Dim | None = None
+    iterations: Dim | None = None
     slices: list[Value] = []
     for number, axis in enumerate(axes):
         dims = context.dims(count + number)
@@ -213,13 +214,13 @@ def scan(context: Context) -> list[Value] | None:
             slices.append(UNKNOWN)
             continue
         axis = context.axis(axis, len(dims))
-        turns = dims[axis] if turns is None else context.equal(turns, dims[axis])
+        iterations = dims[axis] if iterations is None else context.equal(iterations, dims[axis])
         slices.append(tensor([*dims[:axis], *dims[axis + 1 :]]))
     state = [replace(value, contents=None, fill=None) for value in state]
-    if turns is not None and len(body.output) > count:
-        context.at_least(turns, 1)  # without a turn, nobody knows the results' sizes
-        turns = context.solver.dim(turns)
-    if turns is None or (context.least(turns) or 0) < 1:
+    if iterations is not None and len(body.output) > count:
+        context.at_least(iterations, 1)  # without an iteration, nobody knows the results' sizes
+        iterations = context.solver.dim(iterations)
+    if iterations is None or (context.least(iterations) or 0) < 1:
         result = context.branch(body, [*state, *slices]).values or [UNKNOWN] * len(body.output)
     else:
         result = context.subgraph(body, [*state, *slices])
@@ -227,7 +228,7 @@ def scan(context: Context) -> list[Value] | None:
             context.same(before.dims, after.dims)  # a state keeps its shape
     places = context.listed("scan_output_axes", len(result) - count, 0, -64)
     stacks = [
-        _stacked(context, value, turns, place)
+        _stacked(context, value, iterations, place)
         for value, place in zip(result[count:], places, strict=True)
     ]
     return [*state, *stacks]
@@ -243,8 +244,8 @@ def _scan_of_batches(context: Context) -> list[Value] | None:
     states = [tensor(dims[1:]) for dims in values[:count] if dims is not None]
     slices = [tensor(dims[2:]) for dims in values[count:] if dims is not None]
     last = values[-1] or (ONE, ONE)
-    turn = context.branch(context.attribute("body"), [*states, *slices])
-    result = turn.values or []
+    iteration = context.branch(context.attribute("body"), [*states, *slices])
+    result = iteration.values or []
     finals = [tensor([last[0], *(value.dims or ())]) for value in states]
     stacks = [
         UNKNOWN if value.dims is None else tensor([last[0], last[1], *value.dims])
