@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, i32
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import MemoryEffect, Pure
@@ -16,6 +16,7 @@ import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import AREF, WarpGroup
 from tawa.base.options import Options
+from tawa.base.types import shape_of
 from tawa.codegen.fragments import team_sync
 from tawa.codegen.lower import TABLE
 from tawa.driver.compilation import Compilation
@@ -40,7 +41,9 @@ from tawa.ir.effects import (
 )
 from tawa.ir.elementwise import EW, Map
 from tawa.tile.analysis.alias import may_alias
-from tawa.tile.dialect.ops import TILE, Load, Store
+from tawa.tile.analysis.linear import linear
+from tawa.tile.dialect.ops import TILE, Arange, Load, Store
+from tawa.tile.dialect.value_ops import Spreads
 
 
 @irdl_op_definition
@@ -54,6 +57,20 @@ class Twice(IRDLOperation):
 
     def __init__(self, value: SSAValue):
         super().__init__(operands=[value], result_types=[i32])
+
+
+@irdl_op_definition
+class Doubled(IRDLOperation):
+    """Each element of a row twice: an op that no pass has heard of, which only moves elements."""
+
+    name = "strange.doubled"
+    value = operand_def(TensorType)
+    result = result_def(TensorType)
+    traits = traits_def(Pure(), Spreads())
+
+    def __init__(self, value: SSAValue):
+        (size,) = shape_of(value.type)
+        super().__init__(operands=[value], result_types=[TensorType(i32, [2 * size])])
 
 
 @irdl_op_definition
@@ -242,6 +259,16 @@ def test_barriers_keep_their_place(monkeypatch: pytest.MonkeyPatch):
         after = after.next_op
     assert role_of(meet) == "math"
     assert after is not None
+
+
+def test_what_moves_elements_is_followed():
+    """What is known of all elements of a tile is known where an unknown op has put them."""
+    row = Arange(4, 20)
+    found = linear(Doubled(row.result).result)
+    assert found is not None
+    assert (found.least, found.most) == (4, 19)
+    assert linear(Map("addi", [row.result, row.result]).result) is not None
+    assert linear(Map("absi", [row.result]).result) is None
 
 
 def test_order_between_two_ops():

@@ -66,12 +66,18 @@ PHASE = Named("phase")
 """Which phase of a barrier a thread has waited for."""
 MEETING = Named("meeting")
 """Threads that wait for each other: who comes writes it, who waits for the others reads it."""
+VOTE = Named("vote")
+"""Lanes of a warp that answer a question: all of them have to come, and nothing else is ordered."""
 COPYING = Named("copies")
 """Asynchronous copies that a thread has under way."""
 PRODUCTS = Named("products")
 """Matrix instructions that a warp group has in flight."""
+OPERANDS = Named("operands")
+"""What matrix instructions see of registers that threads wrote: a fence writes it, they read it."""
 PROXY = Named("proxy")
-"""What asynchronous copies and matrix instructions see of what threads wrote."""
+"""What asynchronous copies and matrix instructions see of what threads wrote to shared memory."""
+GLOBAL_PROXY = Named("proxy of global memory")
+"""What asynchronous copies see of what threads wrote to global memory."""
 OUTPUT = Named("output")
 """What the host sees: text, a failed assertion, a timeline."""
 ORDER = Named("order")

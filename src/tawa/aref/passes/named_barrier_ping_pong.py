@@ -34,10 +34,7 @@ from tawa.ir.decisions.loops import ProductsInTurns
 from tawa.ir.effects import GLOBAL, WRITE, is_pure, touches
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, OWN_ENDS, TIDY
-from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
-
-RESHAPES = (Broadcast, ExpandDims, Reshape, Trans)
-"""Ops that cost nothing: they say where the elements of a tile are."""
+from tawa.tile.dialect.ops import spreads
 
 
 class NothingToAlternate(TawaError):
@@ -144,7 +141,7 @@ def _is_costly(op: Operation) -> bool:
     if op.regions or isinstance(op, DotWait) or touches(op, GLOBAL, WRITE):
         return True
     on_tiles = any(shape_of(v.type) for v in op.operands)
-    return on_tiles and is_pure(op) and not isinstance(op, RESHAPES)
+    return on_tiles and is_pure(op) and not spreads(op)
 
 
 def _start(group: WarpGroup) -> None:

@@ -27,7 +27,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, register_coordinate, thread_coordinate
 from tawa.hopper.dialect.types import FragType
-from tawa.ir.effects import MEETING, REGISTERS, Effects, makes, writes
+from tawa.ir.effects import REGISTERS, VOTE, Effects, makes, writes
 from tawa.ir.scalars.table import FUNCTIONS
 
 
@@ -547,7 +547,7 @@ class VoteAny(HopperOp):
     name: ClassVar[str] = "hopper.vote_any"
     operand: SSAValue = operand_def(FragType)
     value: SSAValue = result_def(i1)
-    traits = traits_def(Effects(writes(MEETING)))
+    traits = traits_def(Effects(writes(VOTE)))
     # Not pure: every lane must take part, so it stays where it is.
     assembly_format = "$operand attr-dict `:` type($operand)"
 

@@ -31,7 +31,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import FragType, MatrixDescType, TileType
-from tawa.ir.effects import PRODUCTS, REGISTERS, SHARED, Effects, reads, writes
+from tawa.ir.effects import OPERANDS, PRODUCTS, REGISTERS, SHARED, Effects, reads, writes
 
 SWIZZLE_CODES = {0: 0, 128: 1, 64: 2, 32: 3}
 """Layout field of the matrix descriptor for each swizzle width in bytes."""
@@ -109,7 +109,7 @@ class WgmmaFence(HopperOp):
 
     name: ClassVar[str] = "hopper.wgmma_fence"
     values: Sequence[SSAValue] = var_operand_def(FragType)
-    traits = traits_def(Effects(writes(REGISTERS, "values"), writes(PRODUCTS)))
+    traits = traits_def(Effects(writes(REGISTERS, "values"), writes(OPERANDS)))
     assembly_format = "(`of` $values^ `:` type($values))? attr-dict"
 
     def __init__(self, values: Sequence[SSAValue] = ()):
@@ -335,7 +335,9 @@ class Wgmma(HopperOp):
     transpose_a: UnitAttr | None = opt_prop_def(UnitAttr)
     transpose_b: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(FragType)
-    traits = traits_def(Effects(reads(SHARED), writes(REGISTERS, "accumulator"), writes(PRODUCTS)))
+    traits = traits_def(
+        Effects(reads(SHARED), reads(OPERANDS), writes(REGISTERS, "accumulator"), writes(PRODUCTS))
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$accumulator `from` $first_register `+` `` `=` $a `+` $a_offset `*` $b `+` $b_offset "

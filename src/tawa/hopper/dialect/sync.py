@@ -22,7 +22,18 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import BarrierType
-from tawa.ir.effects import BARRIER, COPYING, MEETING, ORDER, PHASE, PROXY, Effects, reads, writes
+from tawa.ir.effects import (
+    BARRIER,
+    COPYING,
+    GLOBAL_PROXY,
+    MEETING,
+    ORDER,
+    PHASE,
+    PROXY,
+    Effects,
+    reads,
+    writes,
+)
 from tawa.machine.chips import SM_90A
 
 ORDERS_MEMORY = "hopper.orders_memory"
@@ -110,7 +121,7 @@ class FenceProxyGlobal(_Plain):
 
     name: ClassVar[str] = "hopper.fence_proxy_global"
     TEXT: ClassVar[str] = "fence_proxy_global();"
-    traits = traits_def(Effects(writes(PROXY)))
+    traits = traits_def(Effects(writes(GLOBAL_PROXY)))
 
     def run(self, m: Actor) -> None:
         """The instruction."""

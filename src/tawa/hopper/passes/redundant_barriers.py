@@ -1,4 +1,4 @@
-"""Warps of a role meet only where a meeting orders something.
+"""Redundant barrier elimination: warps of a role meet only where a meeting orders something.
 
 Each exchange of a tile meets before it writes to shared memory, so that all have read what was
 there, and after it; each slot that is returned is read by all warps before. Where all this is
@@ -27,7 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.spans import span_of
-from tawa.hopper.dialect.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from tawa.hopper.dialect.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaWait
 from tawa.hopper.dialect.memory import Slot, Subtile, SubtileColumn
 from tawa.hopper.dialect.structure import OneThread, Ring, Role
 from tawa.hopper.dialect.sync import (
@@ -47,12 +47,15 @@ from tawa.ir.effects import (
     BARRIER,
     COPYING,
     GLOBAL,
+    GLOBAL_PROXY,
     MEETING,
+    OPERANDS,
     PHASE,
     PROXY,
     READ,
     REGISTERS,
     SHARED,
+    VOTE,
     WRITE,
     is_pure,
     only_on,
@@ -92,7 +95,9 @@ class Accesses:
         return shared or (self.held and later.returned)
 
 
-SEEN = (GLOBAL, SHARED, BARRIER, PHASE, MEETING, PROXY, REGISTERS)
+SEEN = (
+    GLOBAL, SHARED, BARRIER, PHASE, MEETING, VOTE, OPERANDS, PROXY, GLOBAL_PROXY, REGISTERS,
+)  # fmt: skip
 """Resources that this pass knows how to order; effects on others may be anything."""
 
 UNKNOWN = Accesses({ALL}, {ALL}, True, True)
@@ -296,7 +301,7 @@ class _Role:
 
     def _accesses(self, op: Operation) -> Accesses:
         """What an op does, and those in its regions."""
-        if isinstance(op, WgmmaFence | WgmmaCommit):
+        if isinstance(op, WgmmaCommit):
             return Accesses()
         if isinstance(op, Wgmma | WgmmaWait):
             # What they read of a slot is returned after the wait, without a meeting.

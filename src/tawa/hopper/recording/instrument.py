@@ -22,7 +22,6 @@ from tawa.base.spans import span_of
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.fragment import ReduceRegisters, Relabel, Undefined, Window
-from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.dialect.memory import BulkCommit, BulkWait, BulkWaitRead, TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import OneThread, Role
@@ -44,6 +43,7 @@ from tawa.hopper.dialect.trace import (
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.recording.detail import Place, Plan, thinned
 from tawa.hopper.recording.recorder_registers import shift_registers, threads_of
+from tawa.ir.effects import GLOBAL, touches
 from tawa.ir.elementwise import Map
 from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
@@ -364,7 +364,7 @@ def _is_work(op: Operation) -> bool:
     if isinstance(op, FREE):
         return False
     values = (*op.operands, *op.results)
-    memory = isinstance(op, (GlobalLoad, GlobalStore, ScalarLoad))
+    memory = not op.regions and touches(op, GLOBAL)
     return memory or any(isinstance(v.type, FragType) for v in values)
 
 

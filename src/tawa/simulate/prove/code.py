@@ -13,11 +13,9 @@ from typing import NamedTuple
 from xdsl.dialects import func, scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.hopper.dialect.fragment import VoteAny
-from tawa.hopper.dialect.matrix import Wgmma, WgmmaFence
+from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import OneThread, Role, SharedWarpGroup
-from tawa.hopper.dialect.sync import FenceProxyGlobal
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.ir.effects import (
     BARRIER,
@@ -32,8 +30,6 @@ from tawa.ir.effects import (
 )
 
 COMMUNICATION = (SHARED, BARRIER, PHASE, MEETING, COPYING, PRODUCTS, PROXY)
-NO_COMMUNICATION = (VoteAny, WgmmaFence, FenceProxyGlobal)
-"""Ops with such an effect that change nothing of shared memory and barriers."""
 
 Moves = tuple[tuple[SSAValue, SSAValue], ...]
 
@@ -89,7 +85,7 @@ class Slice:
 
 def communicates(op: Operation) -> bool:
     """Whether an op by itself does something to shared memory or barriers, or may."""
-    if isinstance(op, NO_COMMUNICATION) or op.regions or isinstance(op, func.ReturnOp):
+    if op.regions or isinstance(op, func.ReturnOp):
         return False
     if is_terminator(op):
         return False

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tawa.hopper.dialect.memory import TmaLoad
 from tawa.hopper.dialect.structure import Barriers
-from tawa.ir.effects import COPYING, PHASE, PRODUCTS, touches
+from tawa.ir.effects import COPYING, OPERANDS, PHASE, PRODUCTS, touches
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import Chip
 from tawa.machine.costs import DIVISIONS, REMAINDER
@@ -88,7 +88,7 @@ class Amounts(NamedTuple):
 Part = tuple[Work, Operation | None]
 """Work, and the op that it is of."""
 
-COMMUNICATION = (PHASE, PRODUCTS, COPYING)
+COMMUNICATION = (PHASE, OPERANDS, PRODUCTS, COPYING)
 """Resources whose use makes a loop one whose iterations matter."""
 
 

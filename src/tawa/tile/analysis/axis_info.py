@@ -27,6 +27,7 @@ from tawa.tile.dialect.ops import (
     ProgramId,
     Splat,
     Trans,
+    spreads,
 )
 
 LARGE = 1 << 30
@@ -305,8 +306,8 @@ def _not_negative_with(value: SSAValue) -> Sequence[SSAValue] | None:
         return () if op.start.value.data >= 0 else None
     if isinstance(op, ProgramId | NumPrograms):
         return ()
-    if isinstance(op, Splat | Broadcast | ExpandDims | Trans):
-        return (op.value,)
+    if isinstance(op, Splat) or spreads(op):
+        return (op.operands[0],)
     if isinstance(op, Map) and op.function.data == "remsi":
         return (op.arguments[0],)
     kept = ("addi", "muli", "divsi", "minsi", "maxsi", "extsi")

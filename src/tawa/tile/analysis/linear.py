@@ -10,9 +10,8 @@ from xdsl.ir import SSAValue
 
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
-from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Reshape, Splat, Trans
+from tawa.tile.dialect.ops import Arange, Splat, spreads
 
-SPREADING = (Broadcast, ExpandDims, Reshape, Trans, Splat)
 DEPTH = 32
 """Ops that a sum is followed through."""
 
@@ -51,7 +50,7 @@ def linear(value: SSAValue, depth: int = DEPTH) -> Linear | None:
     if isinstance(op, Arange):
         start = op.start.value.data
         return Linear(start, start + shape_of(value.type)[0] - 1)
-    if isinstance(op, SPREADING) and depth:
+    if (isinstance(op, Splat) or spreads(op)) and depth:
         return linear(op.operands[0], depth - 1)
     found = _sum(op, depth) if isinstance(op, Map) and depth else None
     if found is None and not shape_of(value.type):

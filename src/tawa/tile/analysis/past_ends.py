@@ -26,6 +26,7 @@ from tawa.base.types import bits, element_of, is_float, shape_of
 from tawa.ir.elementwise import Map
 from tawa.tile.analysis.zero import NOT_NEGATIVE, scalar_constant
 from tawa.tile.dialect import ops
+from tawa.tile.dialect.ops import spreads
 
 Edges: TypeAlias = frozenset[tuple[Any, int]]
 """Names of ends: whatever the caller tells boxes apart by, and a dimension."""
@@ -369,7 +370,7 @@ def _is_neutral(kind: str, at: At, element: Attribute, value: SSAValue) -> bool:
 def _is_not_negative(value: SSAValue) -> bool:
     """Whether no element is below zero."""
     owner = value.owner
-    if isinstance(owner, ops.Broadcast | ops.ExpandDims | ops.Reshape | ops.Trans | ops.Splat):
+    if isinstance(owner, ops.Splat) or spreads(owner):
         return _is_not_negative(owner.operands[0])
     if isinstance(owner, arith.ConstantOp):
         return (scalar_constant(value) or 0) >= 0

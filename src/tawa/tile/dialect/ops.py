@@ -69,6 +69,7 @@ from tawa.tile.dialect.value_ops import (
     Split,
     TileOp,
     Trans,
+    spreads,
     tensor_type,
 )
 
@@ -80,7 +81,7 @@ __all__ = [
     "DescBase", "DescLoad", "DescSize", "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather",
     "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce",
     "ReduceWith", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
-    "Trans", "Yield", "pointee", "products_summed", "tensor_type", "tile_context",
+    "Trans", "Yield", "pointee", "products_summed", "spreads", "tensor_type", "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(

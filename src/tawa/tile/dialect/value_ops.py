@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 import numpy as np
 from xdsl.dialects import scf
@@ -32,7 +32,7 @@ from xdsl.irdl import (
     traits_def,
     var_operand_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import OpTrait, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
@@ -53,6 +53,15 @@ def require(condition: bool, message: str) -> None:
 def tensor_type(element: Attribute, shape: Sequence[int]) -> Attribute:
     """The tensor type, or the element type itself for an empty shape."""
     return TensorType(element, shape) if shape else element
+
+
+class Spreads(OpTrait):
+    """The result has all elements of the one operand, a tile, each once or more, and no others."""
+
+
+def spreads(op: object) -> TypeGuard[Operation]:
+    """Whether an op only says where the elements of its operand are."""
+    return isinstance(op, Operation) and op.has_trait(Spreads)
 
 
 class TileOp(IRDLOperation):
@@ -154,7 +163,7 @@ class Broadcast(TileOp):
     name = "tile.broadcast"
     value = operand_def(Tensor)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Spreads())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, shape: Sequence[int]) -> None:
@@ -184,7 +193,7 @@ class ExpandDims(TileOp):
     value = operand_def(Tensor)
     axis = prop_def(I32Attr)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Spreads())
     assembly_format = "$value `axis` $axis attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, axis: int) -> None:
@@ -219,7 +228,7 @@ class Reshape(TileOp):
     name = "tile.reshape"
     value = operand_def(Tensor)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Spreads())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, shape: Sequence[int]) -> None:
@@ -249,7 +258,7 @@ class Trans(TileOp):
     value = operand_def(Tensor)
     order = prop_def(I64List)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Spreads())
     assembly_format = "$value `order` $order attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, order: Sequence[int] = (1, 0)) -> None:

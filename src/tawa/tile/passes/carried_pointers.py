@@ -22,12 +22,10 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
-from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Splat, Trans
+from tawa.tile.dialect.ops import Broadcast, Splat, spreads
 
 WIDE = 4
 """Bytes of an access that takes no more registers for its address than for what it moves."""
-
-SHAPES = (Broadcast, ExpandDims, Reshape, Trans)
 
 
 @dataclass(frozen=True)
@@ -95,9 +93,7 @@ def _made(value: SSAValue) -> tuple[SSAValue, list[Operation]] | None:
         chain.append(op)
         if isinstance(op, Splat):
             return op.value, chain[::-1]
-        if not isinstance(op, SHAPES) and not (
-            isinstance(op, Map) and op.function.data == "addptr"
-        ):
+        if not spreads(op) and not (isinstance(op, Map) and op.function.data == "addptr"):
             return None
         value = op.operands[0]
     return None

@@ -22,7 +22,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
-from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
+from tawa.tile.dialect.ops import spreads
 
 DEPTH = 8
 """Ops that the least value of a result is followed through."""
@@ -61,7 +61,7 @@ def least(value: SSAValue, depth: int = DEPTH) -> float:
         return constant
     if depth == 0:
         return -math.inf
-    if isinstance(op, Broadcast | ExpandDims | Reshape | Trans):
+    if spreads(op):
         return least(op.operands[0], depth - 1)
     if not isinstance(op, Map):
         return -math.inf

@@ -35,13 +35,12 @@ from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.tile.analysis.magnitude import is_ordinary
 from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of
-from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Reshape, Splat, Trans
+from tawa.tile.dialect.ops import Dot, Reduce, Reshape, Splat, Trans, spreads
 
 MAXIMA = ("maxnumf", "maximumf", "minnumf", "minimumf")
 BASES = {"exp": math.log2(math.e), "exp2": 1.0}
 """Exponentials, and the binary logarithm of the number that each raises to a power."""
 
-SPREADING = (Broadcast, ExpandDims, Reshape, Trans)
 TURNING = (Reshape, Trans)
 
 MODERATE = 2.0**20
@@ -206,7 +205,7 @@ def _is_harmless(value: SSAValue) -> bool:
 def _thin(value: SSAValue) -> SSAValue | None:
     """The smaller tile or scalar that a tile repeats; None if it repeats none."""
     whole = math.prod(shape_of(value.type))
-    while isinstance(value.owner, SPREADING):
+    while spreads(value.owner):
         value = value.owner.operands[0]
     if isinstance(value.owner, Splat):
         return value.owner.value
@@ -250,7 +249,7 @@ class _Builder:
         op = spread.owner
         if isinstance(op, Splat):
             return self.add(Splat(new, shape_of(op.result.type)))
-        assert isinstance(op, SPREADING)
+        assert spreads(op)
         source = self.again(op.operands[0], thin, new)
         return self.add(op.clone({op.operands[0]: source}))
 

@@ -31,14 +31,12 @@ from tawa.ir.loops import integer_constant
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.tile.analysis.linear import Linear, margin
 from tawa.tile.analysis.zero import scalar_constant
-from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reshape, Splat, Trans
+from tawa.tile.dialect.ops import Dot, Splat, spreads
 from tawa.tile.passes.simplify import simplify
 
 MOST_PRODUCTS = 2
 """Products beside each mask: with more of them it is a small part of an iteration (measured on
 attention forward, which has two; chosen for more, whose loops are long to compile twice)."""
-
-SPREADING = (Broadcast, ExpandDims, Reshape, Trans)
 
 
 @dataclass(frozen=True)
@@ -172,9 +170,7 @@ def _is_costly(op: Map, least: int) -> bool:
             if isinstance(user, Map) and user.function.data == "select" and use.index == 0:
                 if math.prod(shape_of(user.result.type)) >= least:
                     return True
-            elif isinstance(user, SPREADING) or (
-                isinstance(user, Map) and user.function.data in ("andi", "ori")
-            ):
+            elif spreads(user) or (isinstance(user, Map) and user.function.data in ("andi", "ori")):
                 work.append(user.results[0])
     return False
 
