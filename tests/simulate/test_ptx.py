@@ -228,6 +228,26 @@ def test_programs_that_wait_for_each_other() -> None:
     assert out.tolist() == [8, 7]
 
 
+@tawa.jit
+def takes_turns(x, y, out, n):
+    for _ in range(n):
+        x, y = y, x
+    tl.store(out, tl.load(x) - tl.load(y))
+
+
+def test_pointers_that_change_places() -> None:
+    x, y, out = (np.full(1, value, np.int32) for value in (5, 3, 0))
+    compiled = takes_turns.compile(x, y, out, 3)
+    named = {"x": x, "y": y, "out": out, "n": 3}
+    run(
+        str(compiled.stages["ptx"]),
+        compiled.spec,
+        (1,),
+        [named[n] for n in compiled.spec.arguments],
+    )
+    assert out[0] == -2
+
+
 def test_what_nobody_ends_is_named() -> None:
     arguments, _ = _product()
     compiled = product.compile(*arguments)

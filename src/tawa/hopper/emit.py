@@ -23,7 +23,7 @@ from tawa.base.types import PlanType, bf16, f16, f32
 from tawa.hopper.dialect import HopperOp
 from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
 from tawa.hopper.dialect.structure import Role
-from tawa.hopper.dialect.text import MAY_UNROLL, STRIPS, Writer, c_type
+from tawa.hopper.dialect.text import MAY_UNROLL, STRIPS, Writer, c_type, constant
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
 from tawa.ir.elementwise import Map
@@ -94,7 +94,7 @@ def _copies(w: Writer, pairs: Sequence[tuple[str, SSAValue]]) -> None:
         words = set(re.findall(r"\w+", source))
         if words & targets and not isinstance(value.type, FragType) and len(moving) > 1:
             name = w.fresh("next")
-            w.line(f"const {c_type(value.type)} {name} = {source};")
+            w.line(f"{constant(value.type)} {name} = {source};")
             source = name
         elif words & targets and len(moving) > 1:
             name = w.fresh("next")

@@ -48,6 +48,12 @@ def c_type(type_: Attribute) -> str:
     return short_name(type_)
 
 
+def constant(type_: Attribute) -> str:
+    """The C++ type of a constant: a pointer is constant itself, not what it points to."""
+    name = c_type(type_)
+    return f"{name} const" if isinstance(type_, PtrType) else f"const {name}"
+
+
 MAY_UNROLL = "hopper.may_unroll"
 """Attribute of loops of which the assembler may put iterations together."""
 STRIPS = "hopper.strips"
@@ -117,10 +123,7 @@ class Writer:
 
     def let(self, value: SSAValue, expression: str) -> None:
         """`const T name = expression;`."""
-        name, type_ = self.define(value), c_type(value.type)
-        # A pointer is constant itself, not what it points to.
-        constant = f"{type_} const" if isinstance(value.type, PtrType) else f"const {type_}"
-        self.line(f"{constant} {name} = {expression};")
+        self.line(f"{constant(value.type)} {self.define(value)} = {expression};")
 
     def declare(self, value: SSAValue) -> str:
         """Declare a mutable variable (an array for a fragment) and return its name.
