@@ -59,6 +59,8 @@ class Facts:
     """What terms are split by: one whose residue is known is so many times a quotient, and that."""
 
     def __post_init__(self) -> None:
+        self.contradicted = False
+        """Whether a number was said to lie in no range at all: no launch takes this path."""
         self._simple: dict[Number, Number] = {}
         self._bounds: dict[Sum, Range] = {}
 
@@ -94,8 +96,33 @@ class Facts:
             for key, known in self.ranges.items():
                 if len(key) > 1:
                     found = _meet(found, self._beside(number, key, known))
+            if len(number.terms) > 1:
+                found = _meet(found, self._taken_apart(number))
             self._bounds[number] = found
         return found
+
+    def _taken_apart(self, number: Sum) -> Range:
+        """A sum said of both ends of a limit in it, or of a quotient's operand: terms cancel."""
+        found: Range = (None, None)
+        for one, factor in number.terms:
+            rest = plus(number, Sum(0, ((one, 1),)), -factor)
+            if one[:2] in LIMITS:
+                a, b = (self.bounds(plus(rest, part, factor)) for part in parts_of(one))
+                smaller = (one[1] == "minsi") == (factor > 0)
+                found = _meet(found, _smaller_range(a, b) if smaller else _larger_range(a, b))
+            elif one[:2] == ("op", "divsi"):
+                a, by = parts_of(one)
+                if isinstance(by, int) and by > 0 and factor % by == 0:
+                    of = self.bounds(plus(rest, a, factor // by))
+                    left = _times(self._remainder(a, by), -(factor // by))
+                    found = _meet(found, (_added(of[0], left[0]), _added(of[1], left[1])))
+        return found
+
+    def _remainder(self, a: Number, by: int) -> Range:
+        """Of a division that is rounded towards zero."""
+        low, high = self.bounds(a)
+        least = 0 if low is not None and low >= 0 else 1 - by
+        return least, 0 if high is not None and high <= 0 else by - 1
 
     def _direct(self, number: Number) -> Range:
         """What is known of a number's terms, and of just this sum of them."""
@@ -143,9 +170,7 @@ class Facts:
             return 0, 1
         if function in ("minsi", "maxsi"):
             a, b = (self.bounds(part) for part in parts_of(found))
-            if function == "maxsi":
-                return _meet((a[0], None), (b[0], None))[0], _larger(a[1], b[1])
-            return _smaller(a[0], b[0]), _meet((None, a[1]), (None, b[1]))[1]
+            return _larger_range(a, b) if function == "maxsi" else _smaller_range(a, b)
         if function == "select":
             _, *ends = (self.bounds(part) for part in parts_of(found))
             a, b = ends[-2:]
@@ -175,7 +200,7 @@ class Facts:
         if not isinstance(b, int) or b <= 0:
             return None, None
         if found[1] == "remsi":
-            return (0 if low is not None and low >= 0 else 1 - b), b - 1
+            return self._remainder(a, b)
         ends = [None if end is None else truncated(end, b) for end in (low, high)]
         return ends[0], ends[1]
 
@@ -259,11 +284,10 @@ class Facts:
             self.restrict(e, (0, 0))
         else:
             self.truths[condition] = False
-        low, high = self.bounds(e)
-        if low is not None and high is not None and low > high:
-            return False
-        self._settle(e)
-        return True
+        self.contradicted |= _empty(self.bounds(e))
+        if not self.contradicted:
+            self._settle(e)
+        return not self.contradicted
 
     def _settle(self, e: Sum) -> None:
         """Say of a quotient what was said of its term, if the residue is known now."""
@@ -285,8 +309,14 @@ class Facts:
         new = Facts({}, dict(self.truths), self.modulus)
         for key, known in self.ranges.items():
             number = simple(Sum(0, key))
+            new.contradicted |= _empty(_meet(self.bounds(number), known))
             new.restrict(number if isinstance(number, Sum) else Sum(0, key), known)
         return new
+
+    def impossible(self) -> bool:
+        """Whether what is known contradicts itself, as far as is seen by saying it again."""
+        again = self.said_again(self.simplified)
+        return again.contradicted or again.said_again(again.simplified).contradicted
 
     def asked_for(self, number: Number) -> Term | None:
         """A condition that helps to decide a number; None if there is none.
@@ -347,9 +377,10 @@ class Facts:
         if found == (None, None):
             return
         self.ranges[key] = found
+        self.contradicted |= _empty(found)
         self._simple.clear()
         self._bounds.clear()
-        if len(key) == 1:
+        if len(key) == 1 and not self.contradicted:
             self._restrict_operands(key[0][0], found)
 
     def _restrict_operands(self, found: Term, to: Range) -> None:
@@ -405,6 +436,10 @@ def _of_machine(found: Term) -> Range:
     return 0, depth - 1 if found[1] == "slot" else 1
 
 
+def _empty(known: Range) -> bool:
+    return known[0] is not None and known[1] is not None and known[0] > known[1]
+
+
 def _at_least_zero(known: Range) -> bool:
     return known[0] is not None and known[0] >= 0
 
@@ -440,3 +475,13 @@ def _larger(a: int | None, b: int | None) -> int | None:
 
 def _smaller(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else min(a, b)
+
+
+def _larger_range(a: Range, b: Range) -> Range:
+    """Of the larger of two numbers."""
+    return _meet((a[0], None), (b[0], None))[0], _larger(a[1], b[1])
+
+
+def _smaller_range(a: Range, b: Range) -> Range:
+    """Of the smaller of two numbers."""
+    return _smaller(a[0], b[0]), _meet((None, a[1]), (None, b[1]))[1]

@@ -179,11 +179,12 @@ class _Proving:
     def _after(self, path: Path, decided: Term | None = None) -> None:
         """Go on until nobody can, and note the state if it shows something new."""
         self.steps = 0
-        if self._go_on() is None:
+        if not self._has_more(path):
             return
         idle = self.steps == 0
         while True:
-            forget(self.cluster.actors, path)
+            if not forget(self.cluster.actors, path):
+                return
             free(list(self.cluster.actors), path, self.wheels.all)
             turn_back(self.cluster, path, self.wheels.all)
             state = self.cluster.take(path)
@@ -208,6 +209,15 @@ class _Proving:
         else:
             self.seen[key] = np.minimum(clocks, state.clocks)
         self.todo[key] = state, asked
+
+    def _has_more(self, path: Path) -> bool:
+        """Let actors take their steps; False at the end of all, and where no launch comes."""
+        try:
+            return self._go_on() is not None
+        except (NotProvable, TawaError):
+            if path.facts.impossible():
+                return False
+            raise
 
     def _go_on(self) -> Term | None:
         """Let actors take their steps; gives what has to be decided, None at the end of all."""

@@ -35,14 +35,20 @@ UNKNOWN = ("new", "bit")
 """Kinds of terms that no actor can come to again by itself."""
 
 
-def forget(actors: Iterable[Walker], path: Path) -> None:
-    """Forget passed iterations, and facts that nobody can ask for again; name the unknowns anew."""
+def forget(actors: Iterable[Walker], path: Path) -> bool:
+    """Forget passed iterations, and facts that nobody can ask for again; name the unknowns anew.
+
+    False, and nothing is forgotten, if what was decided contradicts itself: no launch comes here.
+    """
     actors = list(actors)
     _decide(actors, path)
+    if path.facts.contradicted:
+        return False
     _forget_counted(actors, path)
     _forget_strided(actors, path)
     _drop_facts(actors, path)
     _rename(actors, path)
+    return True
 
 
 def change_all(actors: list[Walker], change: Change, only: Iterable[Term]) -> None:

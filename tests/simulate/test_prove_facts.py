@@ -1,0 +1,94 @@
+"""What a path knows of numbers: limits and quotients cancel, decisions contradict themselves."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from tawa.simulate.prove.facts import Facts
+from tawa.simulate.prove.unknowns import Number, Sum, Term, applied, plus, scaled, term
+
+A, B = term("parameter", "a"), term("parameter", "b")
+
+
+def least(a: Number, b: Number) -> Number:
+    return applied("minsi", "i32", [a, b])
+
+
+def most(a: Number, b: Number) -> Number:
+    return applied("maxsi", "i32", [a, b])
+
+
+def over(a: Number, by: int) -> Number:
+    return applied("divsi", "i32", [a, by])
+
+
+def test_limits_are_taken_apart() -> None:
+    facts = Facts()
+    first = least(scaled(over(most(A, 0), 32), 32), scaled(B, 64))
+    end = least(plus(scaled(B, 64), 64), A)
+    assert facts.bounds(plus(end, first, -1)) == (None, 64)
+    assert facts.bounds(plus(most(A, B), A, -1)) == (0, None)
+    assert facts.bounds(plus(A, scaled(over(A, 8), 8), -1)) == (-7, 7)
+
+
+def _condition(number: Number) -> Term:
+    found = applied("cmpi_sgt", "i1", [number, 0])
+    assert isinstance(found, Sum)
+    assert found.constant == 0
+    return found.terms[0][0]
+
+
+def test_decisions_that_no_launch_makes() -> None:
+    """A is at most 160, but as a maximum with what is known to be 1 it is 2: at least 224."""
+    facts = Facts()
+    turns = over(plus(least(A, B), 31), 32)
+    ends = most(over(plus(least(plus(A, -193), plus(B, -1)), 32), 32), plus(turns, -1))
+    assert facts.assume(_condition(plus(ends, -1)), True)
+    assert isinstance(turns, Sum)
+    facts.restrict(turns, (2, 2))
+    assert not facts.impossible()
+    facts.assume(_condition(plus(A, -160)), False)
+    assert facts.impossible()
+
+
+NAMES = ("a", "b", "c")
+
+
+def _drawn(draw: random.Random, depth: int) -> tuple[Number, str]:
+    """A number, and the same as Python's text."""
+    if not depth or draw.random() < 0.2:
+        name = draw.choice(NAMES)
+        return (term("parameter", name), name) if draw.random() < 0.8 else (7, "7")
+    (a, one), (b, other) = _drawn(draw, depth - 1), _drawn(draw, depth - 1)
+    factor = draw.choice([1, 1, -1, 2, 4, -4])
+    match draw.choice(["plus", "plus", "min", "max", "over"]):
+        case "plus":
+            return plus(a, b, factor), f"({one} + {factor} * {other})"
+        case "min":
+            return least(a, b), f"min({one}, {other})"
+        case "max":
+            return most(a, b), f"max({one}, {other})"
+        case _:
+            by = draw.choice([2, 4])
+            return scaled(over(a, by), factor), f"({factor} * int({one} / {by}))"
+
+
+def test_bounds_hold_for_all_numbers() -> None:
+    draw, values = random.Random(5), range(-6, 7, 3)
+    places = [dict(zip(NAMES, v, strict=True)) for v in itertools.product(values, repeat=3)]
+    told = 0
+    for _ in range(1500):
+        facts = Facts()
+        limits = {name: sorted(draw.sample(range(-6, 7), 2)) for name in NAMES}
+        for name, (low, high) in limits.items():
+            facts.restrict(term("parameter", name), (low, high if draw.random() < 0.7 else None))
+        number, text = _drawn(draw, 4)
+        low, high = facts.bounds(number)
+        told += low is not None or high is not None
+        for place in places:
+            if all(a <= place[name] <= b for name, (a, b) in limits.items()):
+                value = eval(text, {"min": min, "max": max, "int": int}, place)
+                assert low is None or low <= value, (text, place, low)
+                assert high is None or value <= high, (text, place, high)
+    assert told > 500
