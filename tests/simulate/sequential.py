@@ -146,12 +146,22 @@ class Language:
         return tile(np.sum(x, axis=axis, dtype=kind, keepdims=keep_dims))
 
     @staticmethod
-    def max(x: Any, axis: int | None = None, keep_dims: bool = False) -> Tile:
-        return tile(np.max(x, axis=axis, keepdims=keep_dims))
+    def max(
+        x: Any, axis: int | None = None, keep_dims: bool = False, return_indices: bool = False
+    ) -> Any:
+        found = tile(np.max(x, axis=axis, keepdims=keep_dims))
+        if not return_indices:
+            return found
+        return found, tile(np.argmax(x, axis=axis, keepdims=keep_dims).astype(np.int32))
 
     @staticmethod
-    def min(x: Any, axis: int | None = None, keep_dims: bool = False) -> Tile:
-        return tile(np.min(x, axis=axis, keepdims=keep_dims))
+    def min(
+        x: Any, axis: int | None = None, keep_dims: bool = False, return_indices: bool = False
+    ) -> Any:
+        found = tile(np.min(x, axis=axis, keepdims=keep_dims))
+        if not return_indices:
+            return found
+        return found, tile(np.argmin(x, axis=axis, keepdims=keep_dims).astype(np.int32))
 
     @staticmethod
     def argmax(x: Any, axis: int, keep_dims: bool = False) -> Tile:

@@ -271,7 +271,8 @@ class _Writer:
             self._permuted, self._joined, self._split, self._reduced, self._reduced, self._reduced, self._scanned,
             self._scanned, self._sorted, self._gathered, self._broadcast, self._broadcast, self._product, self._histogram,
             self._sliced, self._written, self._looked_up, self._counted, self._chosen, self._pair_reduced,
-            self._flipped, self._cat, self._typed,
+            self._flipped, self._cat, self._typed, self._rounded, self._packed, self._products,
+            self._where_is,
         ]  # fmt: skip
         while True:
             try:
@@ -306,6 +307,51 @@ class _Writer:
         return [
             f"{self._new(Kind(self.kinds[old].shape, element))} = small({old}).to(tl.{element})"
         ]
+
+    def _rounded(self) -> list[Any]:
+        """Through a type that has all of these numbers."""
+        old = self._pick()
+        kind = self.kinds[old]
+        through = self.random.choice(["float8e4nv", "float8e5", "bfloat16", "float16", "int8"])
+        value = f"small({old}).to(tl.float32).to(tl.{through}).to(tl.float32)"
+        return [f"{self._new(kind)} = {value}.to(tl.{kind.element})"]
+
+    def _packed(self) -> list[Any]:
+        """Two halves of a byte, and the signed numbers that they are."""
+        old = self._pick(lambda k: k.whole)
+        kind = self.kinds[old]
+        other = self._pick(lambda k: k == kind)
+        both = f"(({old} & 15) | (({other} & 15) << 4)).to(tl.int8)"
+        first, second = (self._new(Kind(kind.shape, "int8")) for _ in range(2))
+        name = f"both{self.count}"
+        return [f"{name} = {both}", f"{first} = (({name} << 4).to(tl.int8) >> 4).to(tl.int8)",
+                f"{second} = ({name} >> 4).to(tl.int8)"]  # fmt: skip
+
+    def _products(self) -> list[Any]:
+        """Several products at once."""
+        left = self._pick(lambda k: len(k.shape) == 3 and min(k.shape[1:]) >= 16)
+        many, rows, inner = self.kinds[left].shape
+        right = self._pick(
+            lambda k: len(k.shape) == 3 and k.shape[:2] == (many, inner) and k.shape[2] >= 16
+        )
+        columns = self.kinds[right].shape[2]
+        if many * rows * columns > MOST:
+            raise LookupError
+        value = f"tl.dot(small({left}).to(tl.float16), small({right}).to(tl.float16))"
+        return [f"{self._new(Kind((many, rows, columns), 'float32'))} = small({value})"]
+
+    def _where_is(self) -> list[Any]:
+        """An extreme and where it is, of equal ones the first."""
+        old = self._pick(lambda k: len(k.shape) > 1)
+        kind = self.kinds[old]
+        axis = self.random.randrange(len(kind.shape))
+        shape = tuple(n for a, n in enumerate(kind.shape) if a != axis)
+        how = self.random.choice(["max", "min"])
+        first, second = (
+            self._new(kind if not shape else Kind(shape, kind.element)),
+            self._new(Kind(shape, "int32")),
+        )
+        return [f"{first}, {second} = tl.{how}({old}, {axis}, return_indices=True)"]
 
     def _reshaped(self) -> list[Any]:
         old = self._pick()

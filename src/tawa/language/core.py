@@ -445,7 +445,11 @@ def reduce_or(input: Any, axis: Whole | None = None, keep_dims: Flag = False) ->
 
 @method
 def reduce(input: Any, axis: Whole | None, combine_fn: Any, keep_dims: Flag = False) -> Any:
-    """Combine along `axis` with a jitted function of two scalars."""
+    """Combine along `axis` with a jitted function of two scalars, in any order.
+
+    It has to be associative, and its operands to be able to change places: `associative_scan` keeps
+    their order, `reduce` does not, as in Triton.
+    """
 
 
 @method
@@ -465,7 +469,7 @@ def cumprod(input: Any, axis: Whole = 0, reverse: Flag = False) -> Any:
 
 @method
 def associative_scan(input: Any, axis: Whole, combine_fn: Any, reverse: Flag = False) -> Any:
-    """Running combination along `axis` with a jitted function of two scalars."""
+    """Running combination along `axis` with a jitted associative function of two scalars."""
 
 
 @builtin
