@@ -1,8 +1,8 @@
 """Reductions and scans of several tensors at once, with any combination as a region.
 
 The region takes the elements of the left side and then those of the right side, as scalars, and
-yields as many; it must be associative, and for a reduction commutative. `tile.reduce` and `tile.scan`
-are the common cases.
+yields as many; it must be associative, and for a reduction commutative. `tile.reduce` and
+`tile.scan` are the common cases.
 """
 
 from __future__ import annotations
