@@ -227,3 +227,13 @@ def with_room(finish: Finish, conv: Convolution) -> tuple[Finish, tuple[int, ...
 def made_like(x: Any, shape: tuple[int, ...], dtype: str | None) -> Any:
     """An array for results."""
     return empty(x, shape, dtype)
+
+
+def by_groups(x: Any, groups: int) -> tuple[Any, int]:
+    """`x` [N, H, W, C], or a copy, whose groups begin at whole pieces of 16 bytes, and how far."""
+    n, h, w, c = x.shape
+    own, unit = c // groups, PIECE // x.dtype.itemsize
+    if groups == 1 or own % unit == 0:
+        return readable(x, c), own
+    pitch = -(-own // unit) * unit
+    return padded(x.reshape(n, h, w * groups, own), pitch).reshape(n, h, w, groups * pitch), pitch

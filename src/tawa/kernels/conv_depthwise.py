@@ -231,7 +231,8 @@ def depthwise_weights(
     for s in tl.static_range(TAPS):
         number = (channel * (deep * R) + line) * S + begin + s
         to = parts + share.to(tl.int64) * C * (deep * R * S) + number
-        tl.store(to, tl.sum(sums[s], axis=0), mask=there & (begin + s < S))
+        total = tl.sum(sums[s], axis=0).to(parts.dtype.element_ty)
+        tl.store(to, total, mask=there & (begin + s < S))
 
 
 def instructions(conv: Convolution, run: int, taps: int) -> int:

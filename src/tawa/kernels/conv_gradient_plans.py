@@ -88,9 +88,11 @@ class Sharing:
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c
         speed = chip.memory_gbs * 1e3
         moved = loaded / (self.filters * self.channels * lines * LINE)
-        parts = (2 * self.shares + 1) * 4 * conv.k * conv.taps * conv.c // conv.groups
+        filters = conv.k * conv.taps * conv.c // conv.groups
         time = launch_us(cycles, moved, (results + image) * size / speed, chip)
-        return time + terms.second_pass_us + parts / speed
+        if self.shares == 1:
+            return time + filters * size / speed
+        return time + terms.second_pass_us + (2 * self.shares + 1) * 4 * filters / speed
 
 
 def _along(conv: Convolution) -> tuple[int, int, int, int]:

@@ -35,6 +35,7 @@ from tawa.kernels.conv_arguments import (
     TYPES,
     Finish,
     activation_of,
+    by_groups,
     check_finish,
     check_output,
     describable,
@@ -44,7 +45,7 @@ from tawa.kernels.conv_arguments import (
     readable,
     steps_of,
 )
-from tawa.kernels.conv_copies import exchanged, padded
+from tawa.kernels.conv_copies import exchanged
 from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
 from tawa.kernels.conv_gradient_plans import Sharing, sharing
 from tawa.kernels.conv_kernels import plane_of
@@ -322,6 +323,7 @@ def store_part(
     row = share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter
     row = (row * TAPS + tap) * OWN
     stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & exists
+    acc = acc.to(parts.dtype.element_ty)
     tl.store(parts + row[:, None] + channel[None, :], acc, mask=stored)
 
 
@@ -507,6 +509,8 @@ def gradient_of_filters(
             expected=f"{list(shape)} without gaps",
             found=f"{list(out.shape)} with strides {list(strides(out))}",
         )
+    else:
+        check_output(shape, out, {"dy": dy, "x": x})
     if 0 in shape:
         return out
     if 0 in x.shape:
@@ -516,11 +520,11 @@ def gradient_of_filters(
     if few_channels(conv):
         rows, x, steps, pitch = pixels_in_rows(conv, x)
         wide = empty(dy, (conv.k, rows.depth.taps * conv.r, conv.s, pitch), dtype)
-        _add(_shares_of_filters(rows, dy, (x, steps), config), wide)
+        _sum_up(rows, dy, (x, steps), config, wide)
         out[...] = wide[..., : conv.c].reshape(shape)
         return out
-    x, _ = _by_groups(x, 1 if conv.depthwise else conv.groups)
-    _add(_shares_of_filters(conv, dy, (x, steps_of(x)), config), out)
+    x, _ = by_groups(x, 1 if conv.depthwise else conv.groups)
+    _sum_up(conv, dy, (x, steps_of(x)), config, out)
     return out
 
 
@@ -528,42 +532,50 @@ def _add(parts: Any, out: Any) -> None:
     """Add the shares up, in their order."""
     k, width = out.shape[0], prod(out.shape[1:])
     add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(k, ADDED_ROWS), 1)](
-        parts,
-        out,
-        k,
-        width,
-        width,
-        0,
-        width,
-        1,
-        parts.shape[0],
-        ADDED_ROWS,
-        ADDED_COLUMNS,
+        parts, out, k, width, width, 0, width, 1, parts.shape[0], ADDED_ROWS, ADDED_COLUMNS,
         launch_pdl=True,
-    )
+    )  # fmt: skip
 
 
-def _shares_of_filters(
-    conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]], config: Sharing | None
-) -> Any:
-    """What each share of the pixels adds up: [shares, K, T, R, S, C / groups], fp32.
+def _sum_up(
+    conv: Convolution,
+    dy: Any,
+    image: tuple[Any, tuple[int, ...]],
+    config: Sharing | None,
+    out: Any,
+) -> None:
+    """Launch what gives `out` [K, ..., C / groups]: sums of shares of the pixels, and their sum.
 
-    `image` is the pictures, each group at whole pieces of 16 bytes, and their strides.
+    `image` is the pictures, each group at whole pieces of 16 bytes, and their strides. What has all
+    pixels is stored as it is.
     """
+    chip, shape = conv_weights.chip, (conv.k, conv.taps, conv.c // conv.groups)
+
+    def parts_of(shares: int) -> Any:
+        alone = shares == 1
+        return out.reshape(1, *shape) if alone else empty(dy, (shares, *shape), "float32")
+
+    if conv.depthwise:
+        parts = parts_of(shares_of_depthwise(conv, chip.multiprocessors))
+        weights_of_depthwise(conv, image[0], dy, len(parts), parts)
+    else:
+        way = config or sharing(conv, chip, dy.dtype.itemsize)
+        parts = parts_of(way.shares)
+        _sums_of_shares(conv, dy, image, way, parts)
+    if len(parts) > 1:
+        _add(parts, out)
+
+
+def _sums_of_shares(
+    conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]], way: Sharing, parts: Any
+) -> None:
+    """Launch what each share of the pixels adds up: `parts` [shares, K, taps, C / groups]."""
     x, image_steps = image
     own, ours = conv.c // conv.groups, conv.k // conv.groups
-    most, shape = conv_weights.chip.multiprocessors, (conv.k, conv.taps, own)
-    if conv.depthwise:
-        shares = shares_of_depthwise(conv, most)
-        parts = empty(dy, (shares, *shape), "float32")
-        weights_of_depthwise(conv, x, dy, shares, parts)
-        return parts
-    dy, ours_pitch = _by_groups(dy, conv.groups)
+    dy, ours_pitch = by_groups(dy, conv.groups)
     unit = PIECE // x.dtype.itemsize
     own_pitch = own if conv.groups == 1 else -(-own // unit) * unit
-    way = config or sharing(conv, conv_weights.chip, x.dtype.itemsize)
     shares, blocks, tile = way.shares, way.blocks(conv), way.tile
-    parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
     extents = (
         conv.n, conv.h, conv.w, conv.p, conv.q, conv.depth.size, conv.depth.results,
@@ -582,14 +594,3 @@ def _shares_of_filters(
             x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, *ends,
             *tile, way.filters, way.channels,
         )  # fmt: skip
-    return parts
-
-
-def _by_groups(x: Any, groups: int) -> tuple[Any, int]:
-    """`x` [N, H, W, C], or a copy, whose groups begin at whole pieces of 16 bytes, and how far."""
-    n, h, w, c = x.shape
-    own, unit = c // groups, PIECE // x.dtype.itemsize
-    if groups == 1 or own % unit == 0:
-        return readable(x, c), own
-    pitch = -(-own // unit) * unit
-    return padded(x.reshape(n, h, w * groups, own), pitch).reshape(n, h, w, groups * pitch), pitch
