@@ -2,7 +2,7 @@
 
     python benchmarks/sensitivity.py            # needs no GPU
 
-A term that was chosen, and not measured, should not decide what is predicted. For each of them the
+A term that was fitted, and not measured, should not decide what is predicted. For each of them the
 table shows the largest change of a predicted time among a few kernels, and in which kernel.
 """
 
@@ -33,10 +33,10 @@ KERNELS = (
 FACTORS = 0.5, 2.0
 
 
-def chosen() -> Iterator[str]:
-    """The terms of the timing model without a measurement of their own."""
+def fitted() -> Iterator[str]:
+    """The terms of the timing model that were fitted with others."""
     for item in fields(Timing):
-        if item.metadata["source"].kind == "chosen":
+        if item.metadata["source"].kind == "fitted":
             yield item.name
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kernels", nargs="*", default=KERNELS)
-    changes: dict[str, list[tuple[float, str]]] = {name: [] for name in chosen()}
+    changes: dict[str, list[tuple[float, str]]] = {name: [] for name in fitted()}
     for kernel in parser.parse_args().kernels:
         launch, _ = recorded(ON_DEVICE[kernel])
         compiled = launch.compile()

@@ -8,12 +8,11 @@ from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
-Kind = Literal["documented", "measured", "published", "counted", "fitted", "chosen"]
+Kind = Literal["documented", "measured", "published", "counted", "fitted"]
 """How a figure is known.
 
 `documented` by NVIDIA; `measured` here, by a benchmark that names the rows; `published` by others;
-`counted` in machine code; `fitted` so that a model meets a benchmark's times; `chosen` without a
-measurement of its own.
+`counted` in machine code; `fitted` so that a model meets a benchmark's times.
 """
 
 

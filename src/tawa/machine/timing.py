@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from tawa.machine.figures import figure
 
-_HALF_OR_TWICE = "benchmarks/sensitivity.py: half or twice of it moves times of eight kernels by"
-
 _ROWS = "16 rows of clocks.jsonl, gemm.jsonl and gemm-ablation.jsonl: predictions are on average"
 
 _RECORDED = "kernels recorded by tawa.Timeline, timeline.jsonl"
@@ -67,7 +65,9 @@ class Timing:
     """Of a scheduler for a matrix instruction of one warp, 16 x 8 x 16."""
     warp_matrix_latency: float = figure(33.0, "published", "arXiv 2402.13499, mma.sync m16n8k16")
     """From the issue of such an instruction to the next one that adds to its result."""
-    fetch_latency: float = figure(30.0, "chosen", "not measured by itself")
+    fetch_latency: float = figure(
+        28.3, "measured", "costs.jsonl, `shared memory of a group`: load to load 28.281"
+    )
     """From the issue of a load from shared memory to its value."""
     element_fetch: float = figure(4.0, "counted", "machine code of products of warps")
     """Instructions that fetch one element of an operand by itself."""
@@ -75,13 +75,15 @@ class Timing:
         4.0, "counted", "machine code: a place in shared memory, a mask's predicate, the copy"
     )
     """Instructions of an asynchronous copy through a pointer."""
-    copy_issue: float = figure(8.0, "chosen", f"{_HALF_OR_TWICE} 0.9% at most")
+    copy_issue: float = figure(44.75, "measured", "costs.jsonl, `issue of copies`: a copy 44.75")
     """Of the issuing thread, for a bulk copy."""
     store_latency: float = figure(
         250.0, "fitted", "gemm.jsonl, the product of K = 256 that stages stores in one buffer"
     )
     """From the issue of a bulk store to its tile having been read."""
-    store_issue: float = figure(85.0, "measured", _RECORDED + ": 93 with one store in it")
+    store_issue: float = figure(
+        48.25, "measured", _RECORDED + ": 93 with one store in it, less the issue of a copy"
+    )
     """Of the issuing thread, for the end of a group of bulk stores."""
     store_wait: float = figure(50.0, "measured", _RECORDED)
     """Of a wait for stores that have read their tiles."""
