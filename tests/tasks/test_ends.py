@@ -213,3 +213,63 @@ def test_what_is_read_past_the_end_is_a_number():
 
     with pytest.raises(BadPartition, match="not a number"):
         filled.compile(np.zeros(16, np.float32), np.zeros(16, np.float32), 1.0)
+
+
+@task(y=WRITE, x=READ)
+def groups(y, x, count):
+    """Sums of `count` groups of columns of each row, added up with the row's largest sum."""
+
+
+@groups.inner
+def groups_grid(y, x, count):
+    of_y, of_x = partition_by_blocks(y, (16,)), partition_by_blocks(x, (16, 64))
+    for i in prange(*of_y.shape):
+        launch(groups, of_y[i], of_x[i, 0], count)
+
+
+@groups.leaf
+def groups_tile(y, x, count: tl.constexpr):
+    sums = tl.sum((x + 1).reshape(16 * count, 64 // count), axis=1)
+    return tl.max(sums.reshape(16, count), axis=1)
+
+
+def test_rows_that_are_regrouped_end_where_they_did():
+    """Rows past the end stay apart from the others; columns past the end are among others."""
+    x = np.random.default_rng(0).standard_normal((20, 64)).astype(np.float32)
+    y = np.full(20, np.nan, np.float32)
+    groups.interpret(y, x, 4)
+    exact = (x.astype(float) + 1).reshape(20, 4, 16).sum(2).max(1)
+    np.testing.assert_allclose(y, exact, rtol=1e-5)
+    for number in (4, 8):  # compiled in, so that each has a program
+        groups.compile(y, x, number).simulate((y, x, number))
+        exact = (x.astype(float) + 1).reshape(20, number, -1).sum(2).max(1)
+        np.testing.assert_allclose(y, exact, rtol=1e-5)
+    with pytest.raises(PastTheEnd, match="dimension 1 of `x`"):
+        groups.interpret(y, x[:, :60], 4)
+
+
+@task(counts=READ_WRITE, x=READ)
+def count(counts, x, fill):
+    """How often each number is in x."""
+
+
+@count.inner
+def count_all(counts, x, fill):
+    of_x = partition_by_blocks(x, (32,), past_end=-1 if fill else None)
+    for i in srange(of_x.shape[0]):
+        launch(count, counts, of_x[i], fill)
+
+
+@count.leaf
+def count_tile(counts, x, fill):
+    numbers = tl.arange(0, counts.shape[0])
+    return counts + tl.sum((x[:, None] == numbers[None, :]).to(tl.int32), axis=0)
+
+
+def test_numbers_that_equal_none_of_a_range_do_not_count():
+    x = np.random.default_rng(0).integers(0, 16, 70).astype(np.int32)
+    counts = np.zeros(16, np.int32)
+    count.interpret(counts, x, True)
+    np.testing.assert_array_equal(counts, np.bincount(x, minlength=16))
+    with pytest.raises(PastTheEnd):
+        count.interpret(counts, x, False)

@@ -119,6 +119,8 @@ class Tracer:
                     shape = tuple(int(size) for size in arg.buffer.shape)
                     arg.buffer.shape = shape
                     args[place] = arg.buffer.whole()
+                elif isinstance(arg, Size) and instance.variant.is_constant(place):
+                    args[place] = int(arg)
             nodes.append(Call(instance.variant, args, instance, span))
             return
         task = instance.variant.task

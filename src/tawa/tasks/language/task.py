@@ -96,6 +96,10 @@ class Variant:
         """The function with its source, which kernels may call if it is a leaf."""
         return Kernel(self.fn)
 
+    def is_constant(self, place: int) -> bool:
+        """Whether a leaf's parameter is annotated `tl.constexpr`: its number is compiled in."""
+        return self.parameters[place] in self.function.constexpr_names
+
     @cached_property
     def is_grid(self) -> bool:
         """Whether it has a `prange` of its own."""

@@ -50,12 +50,14 @@ def check_ends(kernel: KernelText, module: ModuleOp, known: Known) -> None:
     stray = [edge for found in every for edge in found.edges if edge[0] in kernel.stray]
     if any(kernel.boxes[line].bounds(d) for line, d in stray):
         raise StrayCounts
-    for found in every:
-        for line, d in sorted(found.edges):
-            view = kernel.boxes[line]
-            if reaches_past(view, d, known):
-                span, instance = kernel.sources[int(line)]
-                raise _error(found, view, d, span, instance)
+    asked = {edge for found in every for edge in found.edges}
+    absent = {(at, d) for at, d in asked if not reaches_past(kernel.boxes[at], d, known)}
+    if asked == absent:
+        return
+    for found in _found(kernel, module, frozenset(absent)):
+        for line, d in sorted(found.edges - absent):
+            span, instance = kernel.sources[int(line)]
+            raise _error(found, kernel.boxes[line], d, span, instance)
 
 
 def check_leaf(
@@ -96,12 +98,15 @@ _harmless: set[Any] = set()
 """Leaves, with their boxes' ends, that were looked at."""
 
 
-def _found(kernel: KernelText, module: ModuleOp) -> list[Counted]:
+def _found(kernel: KernelText, module: ModuleOp, absent: Edges = frozenset()) -> list[Counted]:
+    """Where elements past an end count, but for ends that no box of the launch reaches past."""
     (function,) = (op for op in module.body.block.ops if isinstance(op, FuncOp))
-    return counted(function.body.block, lambda op: _filled(op, kernel))
+    return counted(function.body.block, lambda op: _filled(op, kernel, absent))
 
 
-def _filled(op: Operation, kernel: KernelText) -> Mapping[int, tuple[Edges, Any]] | None:
+def _filled(
+    op: Operation, kernel: KernelText, absent: Edges
+) -> Mapping[int, tuple[Edges, Any]] | None:
     """What an op of a kernel fills up, by the line that it comes from."""
     span = span_of(op)
     if span is None or not span.file.startswith(f"{MARK}{kernel.name} "):
@@ -120,7 +125,7 @@ def _filled(op: Operation, kernel: KernelText) -> Mapping[int, tuple[Edges, Any]
     return {
         at: (frozenset([(span.line - 2, d)]), None if strays and view.bounds(d) else number)
         for at, d in enumerate(places)
-        if d in ends
+        if d in ends and (span.line - 2, d) not in absent
     }
 
 

@@ -75,7 +75,7 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
         if _is_tile(arg):
             if task.privileges[name].reads:
                 given.append(whole(np.ascontiguousarray(arg)))
-        elif _runs(arg):
+        elif _runs(arg) and not leaf.is_constant(task.parameters.index(name)):
             given.append(arg)
     for name in task.writes:
         tile = args[task.parameters.index(name)]
@@ -88,8 +88,11 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
 def module_of(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> Any:
     """The tile program that loads a leaf's tiles from descriptors, and stores its results."""
     shapes: tuple[Any, ...] = tuple(a.shape if _is_tile(a) else None for a in args)
-    fixed = tuple(None if _is_tile(a) or _runs(a) else a for a in args)
-    kinds: tuple[Any, ...] = tuple(number_type(a) if _runs(a) else None for a in args)
+    runs = [_runs(a) and not leaf.is_constant(place) for place, a in enumerate(args)]
+    fixed = tuple(None if _is_tile(a) or run else a for a, run in zip(args, runs, strict=True))
+    kinds: tuple[Any, ...] = tuple(
+        number_type(a) if run else None for a, run in zip(args, runs, strict=True)
+    )
     return _module(leaf, shapes, tuple(types), fixed, kinds)
 
 

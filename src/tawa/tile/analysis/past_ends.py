@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import gcd, prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tawa.base.numerics import value_dtype
 from tawa.base.types import bits, element_of, is_float, shape_of
 from tawa.ir.elementwise import Map
+from tawa.tile.analysis.linear import linear
 from tawa.tile.analysis.zero import NOT_NEGATIVE, scalar_constant
 from tawa.tile.dialect import ops
 from tawa.tile.dialect.ops import spreads
@@ -47,6 +49,8 @@ class At:
     """The ends that elements along the dimension are past, as the caller names them."""
     masked: bool = False
     """Whether a mask put the number there: the program's own choice."""
+    unit: int = 1
+    """Elements that are before the end: a multiple of so many along the dimension."""
 
 
 Tile: TypeAlias = tuple[At, ...]
@@ -152,7 +156,7 @@ class _PastEnds:
                 with np.errstate(all="ignore"):
                     number = ops.Reduce(_probe(row, element), 0, op.kind.data).evaluate(row)
             kind = at.kind if at.kind in ("uniform", "chosen") else "data"
-            rest.append(At(kind, number, at.edges, at.masked))
+            rest.append(At(kind, number, at.edges, at.masked, at.unit))
         return _without(tuple(rest), axis)
 
     def scan(self, op: Operation) -> Tile:
@@ -269,6 +273,16 @@ def _or_constant(at: At, constant: Any) -> At:
 
 def _mapped(op: Map, given: Sequence[At]) -> At:
     """An elementwise function along one dimension."""
+    return replace(_applied(op, given), unit=_common_unit(given))
+
+
+def _common_unit(ats: Sequence[At]) -> int:
+    """A number of elements that the ends of all these are multiples of."""
+    return gcd(*(at.unit for at in ats if at.edges)) or 1
+
+
+def _applied(op: Map, given: Sequence[At]) -> At:
+    """What a function makes of elements past the end."""
     edges = Edges().union(*(at.edges for at in given))
     masked = any(at.masked for at in given)
     if op.function.data == "select":
@@ -304,7 +318,12 @@ def _number(op: Map, given: Sequence[At]) -> Any:
     """The number that a function gives past the end, whatever the operands that are not known."""
     name = op.function.data
     if name.startswith("cmpi_") and None in (given[0].number, given[1].number):
-        return _compared(name.removeprefix("cmpi_").lstrip("su"), given)
+        within = _compared_with_range(op, given)
+        return (
+            within
+            if within is not None
+            else _compared(name.removeprefix("cmpi_").lstrip("su"), given)
+        )
     if all(at.number is None for at in given):
         return None
     operands, result = op.element_types
@@ -319,6 +338,22 @@ def _number(op: Map, given: Sequence[At]) -> Any:
             found.append(function.evaluate(operands, result, *arrays).item())
     first = found[0]
     return first if all(other == first for other in found) else None
+
+
+def _compared_with_range(op: Map, given: Sequence[At]) -> bool | None:
+    """What a comparison of a number with a tile of known range gives, if it gives one answer."""
+    known = given[0].number is not None
+    number, other = given[not known].number, linear(op.arguments[known])
+    if number is None or other is None or other.terms:
+        return None
+    operands, result = op.element_types
+    ends = {other.least, other.most, min(max(number, other.least), other.most)}
+    answers: set[bool] = set()
+    for end in ends:
+        pair = (number, end) if known else (end, number)
+        arrays = [np.asarray(v, value_dtype(e)) for v, e in zip(pair, operands, strict=True)]
+        answers.add(bool(op.scalar_function.evaluate(operands, result, *arrays)))
+    return answers.pop() if len(answers) == 1 else None
 
 
 def _compared(what: str, given: Sequence[At]) -> bool | None:
@@ -432,7 +467,7 @@ def _joined(ats: Sequence[At]) -> At:
     number = first.number if all(n is not None and n == first.number for n in numbers) else None
     kinds = {at.kind for at in ats}
     kind = first.kind if len(kinds) == 1 else "data"
-    return At(kind, number, edges, all(at.masked for at in ats))
+    return At(kind, number, edges, all(at.masked for at in ats), _common_unit(ats))
 
 
 def _arange(_: _PastEnds, op: Operation) -> Tile:
@@ -466,16 +501,51 @@ def _trans(state: _PastEnds, op: Operation) -> Tile:
 
 
 def _reshape(state: _PastEnds, op: Operation) -> Tile:
-    """Dimensions of one come and go; where others are mixed, all that is known is joined."""
+    """Dimensions of one come and go; others that hold the same elements are looked at together."""
     source, target = shape_of(op.operands[0].type), shape_of(op.results[0].type)
-    tile = state.of(op.operands[0])
-    long = [at for at, size in zip(tile, source, strict=True) if size != 1]
-    if [s for s in source if s != 1] == [s for s in target if s != 1]:
-        rest = iter(long)
-        return tuple(At("uniform") if size == 1 else next(rest) for size in target)
-    ended = [at for at in tile if at.edges]
-    joined = _joined(ended) if ended else At()
-    return tuple(joined for _ in target)
+    given = [
+        (at, size) for at, size in zip(state.of(op.operands[0]), source, strict=True) if size != 1
+    ]
+    made: list[At] = []
+    wanted = [size for size in target if size != 1]
+    while given:
+        one, other = [given.pop(0)], [wanted.pop(0)]
+        while (held := prod(size for _, size in one)) != (count := prod(other)):
+            if held < count:
+                one.append(given.pop(0))
+            else:
+                other.append(wanted.pop(0))
+        made += _regrouped(one, other)
+    rest = iter(made)
+    return tuple(At("uniform") if size == 1 else next(rest) for size in target)
+
+
+def _regrouped(given: Sequence[tuple[At, int]], sizes: Sequence[int]) -> list[At]:
+    """The elements of some dimensions, in others of these sizes.
+
+    What is past the end of the first dimension is past that of the new first one alone, if it
+    begins where one of its places does. What else is past an end may lie anywhere.
+    """
+    (first, _), *others = given
+    if len(given) == len(sizes) == 1:
+        return [first]
+    ended = [at for at, _ in others if at.edges]
+    before = first.unit * prod(size for _, size in others)
+    inside = prod(sizes[1:])
+    if before % inside:
+        ended.append(first)
+    rest = replace(_joined(ended), unit=1) if any(at.edges for at in ended) else At()
+    if before % inside:
+        return [rest] * len(sizes)
+    top = replace(first, kind=_mixed(first), unit=before // inside)
+    if ended:
+        top = replace(_joined([top, rest]), unit=1)
+    return [top, *[rest] * (len(sizes) - 1)]
+
+
+def _mixed(at: At) -> str:
+    """What is known of a dimension that is not by itself any more."""
+    return at.kind if at.kind == "chosen" else "data"
 
 
 _RULES: dict[type[Operation], Callable[[_PastEnds, Any], Tile]] = {
