@@ -245,6 +245,15 @@ def _torch(tensor: Any) -> Classified:
 _TORCH: dict[tuple[Any, bool, int], Kind] = {}
 
 
+def _placed(value: Any) -> Classified:
+    """What libraries pass for a tensor of PyTorch: an address with a type, as Triton takes it."""
+    seen = view(value)
+    on_host = seen.device == HOST
+    aligned = on_host or not seen.pointer % ALIGNMENT
+    kind = kind_of(f"*{seen.element_type}", aligned, False, seen.device, "torch")
+    return kind, host_array(value) if on_host else seen.pointer
+
+
 def _array(value: Any) -> Classified:
     seen = view(value)
     library = type(value).__module__.partition(".")[0]
@@ -303,7 +312,7 @@ def _classifier_for(value: Any) -> Classifier:
     if all(hasattr(value, field) for field in ("base", "shape", "strides", "block_shape")):
         return _foreign_descriptor
     if hasattr(value, "data_ptr"):
-        return _torch
+        return _torch if hasattr(value, "get_device") else _placed
     if hasattr(value, "__index__") and not is_array(value):
         return lambda number: _integer(int(number))
     if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():

@@ -9,11 +9,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from tawa.base.errors import TawaError
 from tawa.base.indices import contiguous_strides
-from tawa.runtime import dlpack
+from tawa.runtime import dlpack, driver
 
 HOST = -1
 """The device number of memory that belongs to the CPU."""
@@ -186,13 +187,53 @@ def _describe(value: Any, name: str) -> ArrayView:
 
 
 def _torch(tensor: Any) -> ArrayView:
+    known = has_extent(tensor)
     return ArrayView(
         tensor.data_ptr(),
         _torch_element_type(tensor.dtype),
-        tuple(tensor.shape),
-        tensor.stride(),
-        tensor.get_device(),
+        tuple(tensor.shape) if known else (),
+        tuple(tensor.stride()) if known else (),
+        _device_of(tensor),
     )
+
+
+def has_extent(tensor: Any) -> bool:
+    """Whether something with an address says how far its elements reach."""
+    return hasattr(tensor, "shape") and hasattr(tensor, "stride")
+
+
+def is_stand_in(value: Any) -> bool:
+    """Whether something has no memory, but the type of elements alone: Triton's `MockTensor`."""
+    placed = hasattr(value, "get_device") or hasattr(value, "device")
+    return hasattr(value, "data_ptr") and not placed and not value.data_ptr()
+
+
+def _device_of(tensor: Any) -> int:
+    """The device of a tensor, or of what libraries pass for one: an address with a type.
+
+    Such objects have a device as PyTorch names it; without one they lie on the current device.
+    """
+    if hasattr(tensor, "get_device"):
+        return tensor.get_device()
+    device = getattr(tensor, "device", None)
+    if getattr(device, "type", "cuda") == "cpu":
+        return HOST
+    index = getattr(device, "index", None)
+    return (driver.current_device() or 0) if index is None else index
+
+
+def _of_memory(seen: ArrayView) -> Any:
+    """A NumPy array of memory that something else keeps."""
+    import numpy  # the simulator, which has it, is who asks
+
+    size = ELEMENT_BYTES[seen.element_type]
+    kind = {"f": "f", "i": "i"}.get(seen.element_type[0], "u")
+    code = "|b1" if seen.element_type == "i1" else f"<{kind}{size}"
+    interface = {
+        "data": (seen.pointer, False), "typestr": code, "shape": seen.shape,
+        "strides": tuple(stride * size for stride in seen.strides), "version": 3,
+    }  # fmt: skip
+    return numpy.asarray(SimpleNamespace(__array_interface__=interface))
 
 
 def host_array(tensor: Any) -> Any:
@@ -200,6 +241,8 @@ def host_array(tensor: Any) -> Any:
 
     Elements of types that NumPy lacks are seen as unsigned integers of their size.
     """
+    if not hasattr(tensor, "detach") and not hasattr(tensor, "base"):
+        return _of_memory(_torch(tensor))
     element = _torch_element_type(tensor.dtype)
     tensor = (tensor if hasattr(tensor, "detach") else tensor.base).detach()
     if element in ("bf16", "e4m3", "e5m2"):

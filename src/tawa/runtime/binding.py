@@ -23,7 +23,7 @@ from tawa.runtime.arguments import (
     classify_unspecialized,
     declared_classifier,
 )
-from tawa.runtime.arrays import DTYPE_NAMES
+from tawa.runtime.arrays import DTYPE_NAMES, is_stand_in
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, TupleKind, fields_of, kind_of, parts_of, tuple_kind
 from tawa.runtime.launch_errors import BadTypeText
@@ -230,9 +230,9 @@ def example_kind(name: str, given: Any, parameter: BoundParameter | None) -> Kin
 
 def _element_of_stand_in(given: Any) -> str | None:
     """The element type if a dtype, or an object with nothing but one, stands for an array."""
-    is_stand_in = hasattr(given, "data_ptr") and not hasattr(given, "get_device")
-    dtype = given.dtype if is_stand_in else given
-    if not is_stand_in and type(dtype).__name__ != "dtype":
+    stands = is_stand_in(given)
+    dtype = given.dtype if stands else given
+    if not stands and type(dtype).__name__ != "dtype":
         return None
     name = str(dtype).removeprefix("torch.")
     return DTYPE_NAMES.get(name, {"fp16": "f16", "fp32": "f32", "fp64": "f64"}.get(name, name))

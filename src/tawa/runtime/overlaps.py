@@ -6,7 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tawa.runtime.arrays import ELEMENT_BYTES, is_array, pointer_of, view
+from tawa.runtime.arrays import (
+    ELEMENT_BYTES,
+    has_extent,
+    is_array,
+    is_stand_in,
+    pointer_of,
+    view,
+)
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import part_named
 
@@ -20,6 +27,10 @@ class Reach(NamedTuple):
     end: int
     block: int
     step: int
+
+
+EVERYWHERE = Reach(0, 1 << 64, 1 << 64, 0)
+"""Of an address that does not say how far its elements reach."""
 
 
 def overlapping(
@@ -65,9 +76,11 @@ def reach(value: Any) -> Reach | None:
             return reach(value.base)
         size = ELEMENT_BYTES[view(value.base).element_type]
         return _reach(pointer_of(value.base), size, value.shape, value.strides)
-    if hasattr(value, "data_ptr") and not hasattr(value, "get_device"):
-        return None  # it stands for arrays of a type, and lies nowhere
-    if hasattr(value, "data_ptr") and value.is_contiguous():
+    if is_stand_in(value):
+        return None
+    if hasattr(value, "data_ptr") and not has_extent(value):
+        return EVERYWHERE
+    if hasattr(value, "get_device") and value.is_contiguous():
         begin, bytes_ = value.data_ptr(), value.nbytes
         return Reach(begin, begin + bytes_, bytes_, 0) if bytes_ else None
     if not is_array(value):
