@@ -1,4 +1,4 @@
-"""Loops over registers written out, for kernels with very many of them.
+"""Loops over registers written out, for kernels with many of them.
 
 The optimiser of the CUDA compiler unrolls a loop in time that grows with the loops that a function
 has, so thousands of them take minutes (a sort of 1,024 pairs of numbers: 39 s, written out 6 s).
@@ -12,8 +12,10 @@ from typing import TypeVar
 
 UNROLL = "#pragma unroll"
 
-MANY = 600
-"""Unrolled loops from which on they are written out; below, both take as long."""
+MANY = 60
+"""Unrolled loops from which on they are written out; below, both take as long.
+
+Seen: 70 loops 0.21 -> 0.18 s of processor, 265 loops 0.57 -> 0.22, the machine code the same."""
 
 _LOOP = re.compile(r"( *)for \(int i = (\d+); i < (\d+); (?:\+\+i|i \+= (\d+))\) ([^{].*;)")
 
