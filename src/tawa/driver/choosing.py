@@ -52,19 +52,26 @@ def profile_for(
             return Profile.from_json(found["json"].decode())
         except (ValueError, KeyError, TypeError, AttributeError):
             pass  # not what is written here: looked at again
-    profile = _profiled(fn, types, constants, options)
+    profile = _profiled(fn, types, constants, options, key)
     if place is not None:
         default_cache().put(place, {"json": profile.to_json().encode()})
     return profile
 
 
 def _profiled(
-    fn: JITFunction, types: Mapping[str, str], constants: Mapping[str, object], options: Options
+    fn: JITFunction,
+    types: Mapping[str, str],
+    constants: Mapping[str, object],
+    options: Options,
+    key: str | None,
 ) -> Profile:
-    """The profile of a kernel, from its modules around partition."""
-    from tawa.driver.choice.profiling import profile_of
+    """The profile of a kernel, from its modules around partition.
+
+    Without products it is one role whatever is chosen, and is not divided.
+    """
+    from tawa.driver.choice.profiling import multiplies, profile_of
     from tawa.driver.compilation import Compilation
-    from tawa.driver.compiler import tile_level
+    from tawa.driver.compiler import keep_for_compiling, tile_level
     from tawa.driver.pipeline import passes
     from tawa.ir.decisions.decision import Decisions
     from tawa.partition.partition import Partition
@@ -72,6 +79,10 @@ def _profiled(
     plain = replace(options, persistent=None, deal=1, timeline=False)
     work = Compilation(plain)
     tile = tile_level(work, fn, types, constants)
+    if key is not None and plain == options:
+        keep_for_compiling(key, tile)
+    if not multiplies(tile):
+        return profile_of(tile, tile, plain.machine)
     steps = passes("aref", plain, Decisions(), NO_SLACK)
     at = next(i for i, step in enumerate(steps) if isinstance(step, Partition))
     program = work.run(steps[:at], tile)

@@ -72,7 +72,7 @@ def compile_kernel(
     work = Compilation(options, dump_dir, dict(override or {}), report=report)
     if start is not None:
         return resume(fn.__name__, start, work)
-    module = tile_level(work, fn, signature, constexprs)
+    module = _kept(key) or tile_level(work, fn, signature, constexprs)
     built = _from_level(work, fn.__name__, "tile", module)
     if not override:
         built = beside(built, options, partial(_from_tile, fn.__name__, dump_dir))
@@ -130,6 +130,21 @@ def resume(name: str, start: tuple[str, str], work: Compilation) -> Compiled:
         )
     spec = KernelSpec.from_json(first.removeprefix(SPEC_LINE))
     return work.assemble(name, text, spec).compiled()
+
+
+_LOOKED_AT: dict[str, ModuleOp] = {}
+"""The program that was looked at last, by its kernel's key: mostly the next to be compiled."""
+
+
+def keep_for_compiling(key: str, tile: ModuleOp) -> None:
+    """Keep a program of the first level for the kernel of this key, if that is compiled next."""
+    _LOOKED_AT.clear()
+    _LOOKED_AT[key] = tile.clone()
+
+
+def _kept(key: str | None) -> ModuleOp | None:
+    """The program of a kernel, if it is the one that was looked at last."""
+    return _LOOKED_AT.pop(key, None) if key is not None else None
 
 
 def tile_level(

@@ -49,6 +49,11 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
     )
 
 
+def multiplies(tile: ModuleOp) -> bool:
+    """Whether a program has products, which roles and their number are chosen for."""
+    return any(isinstance(op, Dot) for op in tile.walk())
+
+
 def _may_wait(op: Operation) -> bool:
     """Whether a program that does this may wait for another, or be waited for."""
     atomic = touches(op, GLOBAL, READ) and touches(op, GLOBAL, WRITE)
