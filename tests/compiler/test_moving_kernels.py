@@ -266,3 +266,24 @@ def test_an_op_is_asked_again_only_where_an_operand_got_a_layout(
     arrays = [stored(np.zeros((8, 64)), "i8") for _ in range(2)]
     lowered(sorted_tile, (1,), arrays, M=8, N=64, DIM=1)
     assert len(asked) < 4 * len(set(asked))
+
+
+@tawa.jit
+def extremes(x, least, where, N: tl.constexpr):
+    v = tl.load(x + tl.arange(0, N))
+    low, at = tl.min(v, 0, return_indices=True)
+    tl.store(least, low)
+    tl.store(where, at)
+    tl.store(where + 1, tl.argmax(v, 0))
+
+
+@pytest.mark.parametrize(("element", "warps"), [("f32", 4), ("f32", 16), ("i32", 8)])
+def test_the_first_of_equal_extremes_is_found_among_many_warps(element: str, warps: int) -> None:
+    """Some warps hold nothing but NaN, which is the least that is sought."""
+    v = np.random.default_rng(warps).integers(-9, 9, 1024).astype(np.float64)
+    if element == "f32":
+        v[:64], v[700:800] = np.nan, np.nan
+    least, where = stored(np.zeros(1), element), stored(np.zeros(2), "i32")
+    lowered(extremes, (1,), [stored(v, element), least, where], N=1024, num_warps=warps)
+    assert numbers(least)[0] == np.nanmin(v)
+    assert list(numbers(where)) == [np.nanargmin(v), np.nanargmax(v)]

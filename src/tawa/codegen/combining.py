@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.layout import Layout, Mode
@@ -164,54 +164,33 @@ def lower_reduce_with(g: GroupLowering, op: ReduceWith) -> None:
 def lower_arg_reduce(g: GroupLowering, op: ArgReduce) -> None:
     """An extreme, then the lowest of the positions that hold it; NaN counts as the least.
 
-    Each warp finds both for its part, and the parts are compared. Where all of a row is NaN no
-    position holds the extreme: the first stands for it.
+    Each warp finds both for its part; of the parts both are found in the same way. Where all of a
+    row is NaN no position holds the extreme: the first stands for it.
     """
     value, axis = natural(g, op.value), op.axis.value.data
     layout, element = layout_of(value), element_of(op.value.type)
     sign = "f" if is_float(element) else "si" if op.unsigned is None else "ui"
     kind = ("max" if op.kind.data == "argmax" else "min") + ("numf" if sign == "f" else sign)
-    own = across_lanes(g, g.add(ReduceRegisters(value, axis, kind)), layout, axis, kind)
-    found = g.add(
-        Map("cmpf_oeq" if sign == "f" else "cmpi_eq", [value, _spread(g, own, layout, axis)])
-    )
-    position = g.add(Coordinate(axis, 0, layout))
-    candidates = g.add(Map("select", [found, position, _number(g, NOWHERE, position)]))
-    index = g.add(ReduceRegisters(candidates, axis, "minsi"))
-    index = across_lanes(g, index, layout, axis, "minsi")
-    values = across_parts(g, [own, index], layout, axis, _better(g, op))
+    values = _extreme(g, value, g.add(Coordinate(axis, 0, layout)), axis, kind)
+    if any(m.dim == axis for m in layout.warp):
+        extremes, positions = (across_warps(g, v, layout, axis) for v in values)
+        found = _extreme(g, extremes, positions, 0, kind)
+        values = [g.add(Relabel(v, layout.without(axis))) for v in found]
     if sign == "f":
         nothing = g.add(Map("cmpi_eq", [values[1], _number(g, NOWHERE, values[1])]))
         values[1] = g.add(Map("select", [nothing, _number(g, 0, values[1]), values[1]]))
     _give(g, (op.extreme, op.index), values)
 
 
-def _better(g: GroupLowering, op: ArgReduce) -> Combine:
-    """Of two extremes and their positions the better one, of equal ones the earlier one."""
-    element, largest = element_of(op.value.type), op.kind.data == "argmax"
-
-    def key(v: SSAValue) -> SSAValue:
-        if not is_float(element):
-            return v
-        assert isinstance(element, AnyFloat)
-        worst = g.add(ConstantOp(FloatAttr(float("-inf" if largest else "inf"), element)))
-        fill = g.add(Fill(worst, FragType.of(element, layout_of(v))))
-        return g.add(Map("select", [g.add(Map("cmpf_une", [v, v])), fill, v]))
-
-    sign = "u" if op.unsigned is not None else "s"
-    way = "gt" if largest else "lt"
-    better_name = f"cmpf_o{way}" if is_float(element) else f"cmpi_{sign}{way}"
-    equal_name = "cmpf_oeq" if is_float(element) else "cmpi_eq"
-
-    def combine(left: Values, right: Values) -> Values:
-        a, b = key(left[0]), key(right[0])
-        better = g.add(Map(better_name, [b, a]))
-        equal = g.add(Map(equal_name, [b, a]))
-        earlier = g.add(Map("cmpi_slt", [right[1], left[1]]))
-        take = g.add(Map("ori", [better, g.add(Map("andi", [equal, earlier]))]))
-        return [g.add(Map("select", [take, r, v])) for v, r in zip(left, right, strict=True)]
-
-    return combine
+def _extreme(g: GroupLowering, value: SSAValue, position: SSAValue, axis: int, kind: str) -> Values:
+    """What is the extreme of a warp's elements, and the lowest of the positions that hold it."""
+    layout = layout_of(value)
+    own = across_lanes(g, g.add(ReduceRegisters(value, axis, kind)), layout, axis, kind)
+    equal = "cmpf_oeq" if kind.endswith("numf") else "cmpi_eq"
+    found = g.add(Map(equal, [value, _spread(g, own, layout, axis)]))
+    candidates = g.add(Map("select", [found, position, _number(g, NOWHERE, position)]))
+    index = g.add(ReduceRegisters(candidates, axis, "minsi"))
+    return [own, across_lanes(g, index, layout, axis, "minsi")]
 
 
 def _spread(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -> SSAValue:
