@@ -148,11 +148,16 @@ def mutant(number: int) -> Mutant:
         return Mutant(number, file.relative_to(ROOT), line, old, new, changed)
 
 
+def python_path(copy: Path) -> str:
+    """A copy's sources, before what is found already: packages may be there alone."""
+    return os.pathsep.join(filter(None, (str(copy / "src"), os.environ.get("PYTHONPATH"))))
+
+
 def collected(folder: Path) -> set[str]:
     """The test files of a folder that can be run here: what they need may be missing."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
                "--continue-on-collection-errors", str(folder)]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": python_path(ROOT)}
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True,
                           text=True)  # fmt: skip
     return {line.split("::")[0] for line in done.stdout.splitlines() if "::" in line}
@@ -177,7 +182,7 @@ def tests_of(file: Path) -> list[str]:
 
 def pytest(copy: Path, tests: list[str], seconds: float) -> tuple[int, str]:
     """Run tests in a copy of the repository: the exit status and what was said. May time out."""
-    environment = {**os.environ, "PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1",
+    environment = {**os.environ, "PYTHONPATH": python_path(copy), "PYTHONDONTWRITEBYTECODE": "1",
                    "TAWA_CACHE_DIR": str(copy / "cache")}  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     try:
