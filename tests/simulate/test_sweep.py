@@ -5,13 +5,18 @@ The table in docs/protocols.md is written from these rows by `python scripts/che
 
 import re
 
+import numpy as np
 import pytest
 from launches import EXAMPLES, LAUNCHES, LIBRARY, ROOT, SMALL, VALUES, Small
 
+import tawa
+import tawa.language as tl
 from tawa.cli.check import NOT_PROVED, PROVED, check_combinations
-from tawa.cli.check_sweep import ALONE, Pairs, every_combination
+from tawa.cli.check_sweep import ALONE, Pairs, Sweep, every_combination
+from tawa.cli.empty_arrays import EmptyArrays
 from tawa.simulate import Proof
 from tawa.simulate.interpret.limits import Limits
+from tawa.simulate.interpret.races import RaceBetweenPrograms
 
 
 @pytest.mark.parametrize("small", LAUNCHES, ids=[f"{s.name}-{n}" for n, s in enumerate(LAUNCHES)])
@@ -86,4 +91,32 @@ def test_the_command_line(
     where = f"{ROOT}/examples/gemm_bias.py:gemm_bias"
     assert check_combinations(where, options, every=False, limits=Limits(bound)) == status
     out = capsys.readouterr().out
+    assert out.startswith("global memory: no conflict between programs")
     assert re.search(r"\d+ combinations: .*(every launch|proved|ordered)", out)
+
+
+@tawa.jit
+def counts_up(out, n, PROGRAMS: tl.constexpr):
+    at = tl.arange(0, 32) + tl.program_id(0) % PROGRAMS * 32
+    tl.store(out + at, at + n)
+
+
+def sweep_of(programs: int) -> tuple[Sweep, np.ndarray]:
+    out = np.zeros(64, np.int32)
+    return Sweep(counts_up, (2,), {"out": out, "n": 3, "PROGRAMS": programs}), out
+
+
+def test_combinations_have_to_give_what_the_tile_level_gives():
+    sweep, out = sweep_of(2)
+    assert sweep.check_memory(EmptyArrays()).startswith("global memory: no conflict")
+    assert sweep.check({}).safe
+    assert out.tolist() == list(range(3, 67))
+    sweep, out = sweep_of(2)
+    sweep.check_memory(EmptyArrays())
+    sweep._results[0][5] += 1
+    assert sweep.check({}).verdict == "wrong: other results in `out`"
+
+
+def test_programs_that_write_to_one_place_are_seen():
+    with pytest.raises(RaceBetweenPrograms):
+        sweep_of(1)[0].check_memory(EmptyArrays())

@@ -74,18 +74,24 @@ def check_combinations(
     """Check a kernel's example with many sets of launch options; the result is the exit status.
 
     `every` checks all combinations of the options that shape communication; otherwise a few that
-    have every two values together. `options` stay as they are.
+    have every two values together. `options` stay as they are. Global memory is looked at once, at
+    the tile level, whose results are those that every combination has to give.
+
+    Raises what `check_example` raises for global memory.
     """
+    from tawa.cli.empty_arrays import noting
     from tawa.runtime.launch import grid_sizes
 
     command = CompileCommand(where, options=options)
     kernel = command.found.kernel
-    record = command.found.recorded_launch()
+    with noting() as empty:
+        record = command.found.recorded_launch()
     named = record.named(kernel)
     own = {p.name for p in kernel.parameters}
     grid = record.grid(named) if callable(record.grid) else record.grid
     arguments = {name: value for name, value in named.items() if name in own}
     sweep = Sweep(kernel, grid_sizes(grid), arguments, limits, prove=PROOF_SECONDS)
+    print(sweep.check_memory(empty))
     fixed = option_values(assignments("--option", options))
     used = {name: value for name, value in named.items() if name not in own}
     for row in sweep.every(fixed) if every else sweep.pairs(fixed, [used, *BASES]):

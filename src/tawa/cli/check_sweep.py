@@ -13,14 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
+    from tawa.cli.empty_arrays import EmptyArrays
     from tawa.driver.jit import Kernel
     from tawa.simulate.interpret.limits import Limits
 
@@ -61,9 +60,6 @@ BASES: tuple[Chosen, ...] = (
 
 MULTIPROCESSORS = 2
 """CTAs of a persistent kernel: few, so that each has several tiles."""
-
-TOLERANCE = 3e-2
-"""Difference between two combinations' results, relative to the largest element."""
 
 NOT_POSSIBLE = frozenset(
     {
@@ -226,8 +222,44 @@ class Sweep:
     def __post_init__(self) -> None:
         self._texts: dict[str, Row] = {}
         self._results: list[Any] = []
+        """What each combination's are compared with: of the tile level, or of the first one."""
         self._start: list[Any] = []
+        self._varying: tuple[str, ...] = ()
+        """Arrays that are not compared: what they hold depends on the order of programs."""
         self._tile: ModuleOp | None = None
+
+    def check_memory(self, empty: EmptyArrays) -> str:
+        """Look at every access of global memory at the tile level, which all combinations share.
+
+        Gives the report's text. Raises `RaceBetweenPrograms`, `NeverWritten` or `IllegalAccess`.
+        """
+        from tawa.simulate.check.levels import tile_arguments
+        from tawa.simulate.check.memory import check_memory
+        from tawa.simulate.interpret.limits import LimitReached
+
+        tile = self._at_tile_level({})
+        arrays = self._restarted(tile)
+        given = [self.named[name] for name in tile_arguments(tile)]
+        try:
+            report = check_memory(
+                tile, self.grid, given, unwritten=empty.unwritten(arrays), limits=self.limits
+            )
+        except LimitReached as limit:
+            return f"not covered: global memory: {limit}"
+        self._results, self._varying = [a.copy() for a in arrays], report.varying
+        return report.render()
+
+    def _restarted(self, tile: ModuleOp) -> list[Any]:
+        """The arrays, with what they held at first."""
+        from tawa.simulate.check.levels import tile_arguments
+        from tawa.simulate.interpret.launch import arrays_of
+
+        arrays = arrays_of([self.named[name] for name in tile_arguments(tile)])
+        self._start = self._start or [a.copy() for a in arrays]
+        for array, values in zip(arrays, self._start, strict=True):
+            if array.flags.writeable:
+                array[...] = values
+        return arrays
 
     def every(self, fixed: Chosen) -> Iterator[Row]:
         """Check every combination."""
@@ -284,27 +316,32 @@ class Sweep:
         self._texts[text] = row
         return row
 
-    def module(self, options: Chosen) -> ModuleOp:
-        """The kernel at the last level, without machine code."""
+    def _at_tile_level(self, options: Chosen) -> ModuleOp:
+        """The kernel's module that all combinations are made of."""
         from tawa.driver.compilation import Compilation
         from tawa.driver.compiler import tile_level
 
-        request = self.kernel.request(**self.named, **options)
-        work = Compilation(request.options)
         if self._tile is None:
+            request = self.kernel.request(**self.named, **options)
+            work = Compilation(request.options)
             self._tile = tile_level(work, self.kernel, request.types, request.constants)
-        return work.level("hopper", work.level("aref", self._tile.clone()))
+        return self._tile
+
+    def module(self, options: Chosen) -> ModuleOp:
+        """The kernel at the last level, without machine code."""
+        from tawa.driver.compilation import Compilation
+
+        work = Compilation(self.kernel.request(**self.named, **options).options)
+        return work.level("hopper", work.level("aref", self._at_tile_level(options).clone()))
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:
         from tawa.driver.compiled import spec_of
         from tawa.simulate import check, prove
-        from tawa.simulate.interpret.launch import arrays_of
+        from tawa.simulate.check.levels import array_elements, differing
 
+        tile = self._at_tile_level(options)
+        arrays = self._restarted(tile)
         arguments = [self.named[name] for name in spec_of(module).arguments]
-        arrays = arrays_of(arguments)
-        self._start = self._start or [a.copy() for a in arrays]
-        for array, values in zip(arrays, self._start, strict=True):
-            array[...] = values
         report = check(
             module, self.grid, arguments,
             multiprocessors=MULTIPROCESSORS, schedules=0, limits=self.limits,
@@ -312,22 +349,11 @@ class Sweep:
         if not report.proved and not report.one_order:
             return Row(options, f"not proved: {'; '.join(report.reached)}", report.states)
         self._results = self._results or [a.copy() for a in arrays]
-        worst = max(map(_difference, arrays, self._results), default=0.0)
-        if worst > TOLERANCE:
-            return Row(options, f"wrong: results differ by {worst:.1e}", report.states)
+        apart = differing(array_elements(tile), arrays, self._results)
+        wrong = [f"`{name}`" for name in apart if name not in self._varying]
+        if wrong:
+            return Row(options, f"wrong: other results in {', '.join(wrong)}", report.states)
         verdict = "proved" if report.proved else "ordered"
         if self.prove and not report.cut and prove(module, self.prove).proved:
             verdict = "every launch"
         return Row(options, verdict, report.states)
-
-
-def _difference(found: Any, expected: Any) -> float:
-    """The largest difference between floating-point results, relative to the largest element."""
-    if found.dtype.kind != "f" or not found.size:
-        return 0.0
-    a, b = found.astype(np.float64), expected.astype(np.float64)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
-        return float("inf")
-    finite = np.isfinite(b)
-    scale = float(np.abs(b[finite]).max(initial=0.0)) or 1.0
-    return float(np.abs(a - b)[finite].max(initial=0.0)) / scale

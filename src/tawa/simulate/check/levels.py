@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import BFloat16Type, Float16Type, ModuleOp
 from xdsl.dialects.func import FuncOp
 from xdsl.ir import Attribute
 
-from tawa.base.numerics import Array, decode, is_fp8
+from tawa.base.numerics import Array, decode, is_fp8, storage_dtype
 from tawa.base.types import DescType, PtrType
 from tawa.ir.kernels import argument_names
 
@@ -52,7 +52,7 @@ class Agreement:
         for (name, element), new, old in zip(elements, found, first, strict=True):
             if name in self.varying:
                 continue
-            apart = _difference(decode(new, element), decode(old, element))
+            apart = _difference(_values(new, element), _values(old, element))
             self.worst = max(self.worst, apart if apart <= _allowed(element) else 0.0)
             if apart > _allowed(element):
                 self.differences.append(
@@ -67,8 +67,14 @@ def differing(
     return [
         name
         for (name, element), new, old in zip(elements, found, first, strict=True)
-        if _difference(decode(new, element), decode(old, element)) > _allowed(element)
+        if _difference(_values(new, element), _values(old, element)) > _allowed(element)
     ]
+
+
+def _values(array: Array, element: Attribute) -> Array:
+    """What an array holds, whether its elements are bits or another package's type."""
+    kind = storage_dtype(element)
+    return decode(array.view(kind) if array.dtype.itemsize == kind.itemsize else array, element)
 
 
 def tile_arguments(module: ModuleOp) -> tuple[str, ...]:
