@@ -4,9 +4,9 @@ The time of a tile is that of the library's GEMM, by the same terms (`product_ti
 multiplies one tap's channels. What differs is what it loads. All programs read the same filters
 at about the same time; of pixels L2 gives less, the less the further apart they lie. A box's row
 takes the copy engine a line's time, however short it is. The terms for this (`APART`, `TURN`,
-`SHARPNESS`, `LEAST_STORED`) are fitted to 108 kernels of `benchmarks/results/conv.jsonl` and
-`conv-tiles.jsonl`, so that choices are nearest to the fastest. What is left open (whether programs
-are persistent, say) is then chosen for each launch as for any kernel.
+`SHARPNESS`, `LEAST_STORED`, `DEEP`) are fitted to 162 kernels of `benchmarks/results/conv.jsonl`
+and `conv-tiles.jsonl`, so that choices are nearest to the fastest. What is left open (whether
+programs are persistent, say) is then chosen for each launch as for any kernel.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ MOST_SPLITS = 4
 """Of these, the most that are possible are tried."""
 LEAST_SHARE = 4
 """Iterations of each, at least."""
+SLOTS, DEEP = 4, 0.92
+"""Tiles of taps that have so many slots for what is loaded ahead take such a part of the time."""
 WORTH = 1.12
 """Times as long as with shares are worth their memory and a second kernel."""
 MOST_ROWS = 256
@@ -154,7 +156,8 @@ class Tiling:
         shared = tiles - self.whole_tiles(conv, chip)
         waves = -(-(tiles - shared) // most) if shared else -(-tiles // most)
         last = shared * self.split or tiles - (waves - 1) * most
-        mains = [count * one.cycles(a, chip) for a in (min(tiles, most), last)]
+        deep = DEEP if self.kernel == "taps" and self._slots(size, result) >= SLOTS else 1.0
+        mains = [count * deep * one.cycles(a, chip) for a in (min(tiles, most), last)]
         options = {"persistent": True, **dict(self.options)}
         waits = TURN if options.get("ping_pong") else 0.0
         if not self.keeps and conv.taps * self.channels_of(conv) < SHORT:
@@ -162,7 +165,8 @@ class Tiling:
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
         cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
         if shared:  # a last wave of shares
-            cycles += -(-count // self.split) * one.cycles(last, chip) + waits + stored
+            each = terms.stored_each * self.pixels * self.filters
+            cycles += mains[1] * -(-count // self.split) / count + waits + each
         else:  # few programs in the last wave have L2 for themselves
             cycles -= mains[0] - mains[1]
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
@@ -186,6 +190,11 @@ class Tiling:
     def channels_of(self, conv: Convolution) -> int:
         """Channels of a group, as blocks have them."""
         return -(-(conv.c // conv.groups) // self.channels) * self.channels
+
+    def _slots(self, size: int, result: int) -> int:
+        """How many iterations' pixels and filters shared memory holds beside results."""
+        left = SM_90A.shared_bytes - self.pixels * self.filters * min(result, 2)
+        return left // ((self.pixels + self.filters) * self.channels * size)
 
     def _loaded(self, conv: Convolution, windows: bool, *, kept: bool | None = None) -> int:
         """Elements that a tile loads: filters, if they are not kept, and pixels."""
