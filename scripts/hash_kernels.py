@@ -3,9 +3,11 @@
     python scripts/hash_kernels.py FILE                 write a hash of each kernel's stages
     python scripts/hash_kernels.py FILE --against OLD   and say which differ from an older file
     python scripts/hash_kernels.py FILE --blind --against OLD   and print no IR and no remark
+    python scripts/hash_kernels.py FILE --texts         CUDA C++ alone: nothing is assembled
 
 A change that should change no kernel proves it with this; one that should change a few shows which.
-No device is needed. FILE is JSON: a kernel's name to the hashes of its CUDA C++ and its cubin.
+No device is needed; `TAWA_SOURCE` names another checkout to compile with. FILE is JSON: a kernel's
+name to the hashes of its CUDA C++ and its cubin.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = Path(os.environ.get("TAWA_SOURCE", ROOT))
@@ -105,12 +108,30 @@ def hashed(text: str | bytes) -> str:
     return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:16]
 
 
+class Text(Exception):
+    """Ends the compilation of a kernel with the text that would be assembled."""
+
+
+def without_assembler() -> None:
+    """Let nothing in this process be assembled."""
+    from tawa.driver import compilation
+    from tawa.runtime import assemble
+
+    def end(text: str, *_given: Any, **_more: Any) -> Any:
+        raise Text(text)
+
+    for module in (compilation, assemble):
+        FOR_GOOD.enter_context(patch.object(module, "compile_cuda", end))
+
+
 def one(place: tuple[str, str]) -> tuple[str, list[str]]:
     """Compile one kernel, by its group and name."""
     group, name = place
     compiled = {f.__name__: dict(f()) for f in GROUPS if f.__name__ == group}[group][name]
     try:
         found = compiled()
+    except Text as text:
+        return name, [hashed(str(text)), ""]
     except Exception as error:  # what does not compile does not compile in the same way
         return name, [type(error).__name__, ""]
     return name, [hashed(found.stages["cu"]), hashed(found.stages["cubin"])]
@@ -123,6 +144,14 @@ def blind() -> None:
     FOR_GOOD.enter_context(blinded())
 
 
+def prepare(is_blind: bool, texts: bool) -> None:
+    """Change a process before it compiles."""
+    if is_blind:
+        blind()
+    if texts:
+        without_assembler()
+
+
 def main() -> int:
     """Hash all kernels; 1 if some differ."""
     parser = argparse.ArgumentParser(
@@ -132,12 +161,14 @@ def main() -> int:
     parser.add_argument("--against", type=Path)
     parser.add_argument("--only", default="", help="part of a name")
     parser.add_argument("--blind", action="store_true", help="refuse to print anything")
+    parser.add_argument("--texts", action="store_true", help="assemble nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
     places = [(f.__name__, name) for f in GROUPS for name, _ in f() if chosen.only in name]
     with tempfile.TemporaryDirectory(prefix="tawa-cache-") as cache:
         os.environ["TAWA_CACHE_DIR"] = cache
-        with ProcessPoolExecutor(chosen.jobs, initializer=blind if chosen.blind else None) as pool:
+        changes = (chosen.blind, chosen.texts)
+        with ProcessPoolExecutor(chosen.jobs, initializer=prepare, initargs=changes) as pool:
             found: dict[str, list[str]] = {}
             for number, (name, hashes) in enumerate(pool.map(one, places), 1):
                 found[name] = hashes
