@@ -21,6 +21,8 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.base.tile_scheduler import ENTRIES
 from tawa.base.types import PlanType, bf16, f16, f32
 from tawa.hopper.dialect import HopperOp
+from tawa.hopper.dialect.fragment import Relabel
+from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
 from tawa.hopper.dialect.structure import Role
 from tawa.hopper.dialect.text import MAY_UNROLL, STRIPS, Writer, c_type, constant
@@ -32,6 +34,9 @@ from tawa.ir.scalars.scalar_function import cpp_constant
 
 SPEC_LINE = "// tawa.spec: "
 """What the first line of a program starts with: how to launch it, as JSON."""
+
+WIDENED_BYTES = {"sitofp": "widen_bytes", "uitofp": "widen_unsigned_bytes"}
+"""The prelude's functions that make numbers of 16 bits of four bytes at once."""
 
 
 class KernelWriter(Writer):
@@ -76,7 +81,19 @@ def _map(w: Writer, op: Map) -> None:
             pairs = f"{name}[i], {name}[i + 1], {names[0]}[i], {names[0]}[i + 1]"
             w.line(f"{head} round_pair({pairs});")
             return
+    if op.function.data in WIDENED_BYTES and element in (f16, bf16) and _read_as_words(op):
+        head, function = w.registers(result.layout, step=4), WIDENED_BYTES[op.function.data]
+        w.line(f"{head} {function}({name} + i, {names[0]} + i);")
+        return
     w.line(f"{w.registers(result.layout)} {name}[i] = {text.format(*(f'{n}[i]' for n in names))};")
+
+
+def _read_as_words(op: Map) -> bool:
+    """Whether an operand is bytes that were read from shared memory four at a time."""
+    made = op.arguments[0].owner
+    while isinstance(made, Relabel):
+        made = made.operand.owner
+    return isinstance(made, SharedLoad) and made.in_words
 
 
 def _atom(name: str) -> str:

@@ -24,7 +24,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
-from tawa.base.types import byte_size
+from tawa.base.types import byte_size, i8
 from tawa.hopper.dialect.access_text import CACHE_POLICIES
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
@@ -431,6 +431,13 @@ class SharedLoad(HopperOp):
     def __init__(self, tile: SSAValue, type_: FragType):
         super().__init__(operands=[tile], result_types=[type_])
 
+    @property
+    def in_words(self) -> bool:
+        """Whether bytes are read, and left, as words of four."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        return frag.element_type == i8 and _vector(frag, tile) % 4 == 0
+
     def cuda(self, w: Writer) -> None:
         """A loop over registers, as wide as the layout allows."""
         frag, tile = self.value.type, self.tile.type
@@ -438,8 +445,13 @@ class SharedLoad(HopperOp):
         count, name = _vector(frag, tile), w.declare(self.value)
         w.line("#pragma unroll")
         with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
-            type_ = f"Vector<{c_type(frag)}, {count}>"
             address = element_places(w, frag, tile, w.name(self.tile))
+            if self.in_words:
+                type_ = f"Vector<u32, {count // 4}>"
+                w.line(f"const auto part = shared_load<{type_}>({address});")
+                w.line(f"memcpy({name} + i, &part, {count});")
+                return
+            type_ = f"Vector<{c_type(frag)}, {count}>"
             w.line(f"const auto part = shared_load<{type_}>({address});")
             for j in range(count):
                 w.line(f"{name}[i + {j}] = part.values[{j}];")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.base.numerics import Array, decode, encode, flush, round_to
+from tawa.base.numerics import Array, decode, encode, flush, round_to, storage_dtype
 from tawa.base.types import NAMES
 
 Function = Callable[..., Any]
@@ -68,16 +68,33 @@ def _fused(kind: str) -> Function:
 
 
 def _sum(function: Function) -> Callable[..., tuple[list[str], Function]]:
-    """As `_same`; bits that are bf16 are decoded, and the result rounded."""
+    """As `_same`; bits that are bf16, or two halves, are decoded, and the result rounded."""
 
-    def of_bits(a: Array, b: Array) -> Array:
-        element = NAMES["bf16"]
-        wide = function(*(decode(x, element).astype(np.float32) for x in (a, b)))
-        return encode(round_to(wide, element), element)
+    def of_bits(kind: str) -> Function:
+        element = NAMES[kind]
+
+        def result(a: Array, b: Array) -> Array:
+            halves = (x.view(storage_dtype(element)) for x in (a, b))
+            wide = function(*(decode(x, element).astype(np.float32) for x in halves))
+            return encode(round_to(wide, element), element)
+
+        return result
+
+    def of_halves(kind: str) -> Function:
+        half = of_bits(kind)
+
+        def result(a: Array, b: Array) -> Array:
+            low, high = (half(*((x >> s).astype(np.uint16) for x in (a, b))) for s in (0, 16))
+            low, high = (x.view(np.uint16).astype(np.uint32) for x in (low, high))
+            return low | high << np.uint32(16)
+
+        return result
 
     def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
         if opcode[-1] == "bf16":
-            return ["b16"] * 2, of_bits
+            return ["b16"] * 2, of_bits("bf16")
+        if opcode[-1].endswith("x2"):
+            return ["b32"] * 2, of_halves(opcode[-1].removesuffix("x2"))
         return _same(function)(opcode)
 
     return found
