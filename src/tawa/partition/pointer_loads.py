@@ -224,8 +224,9 @@ def address_work(body: Block) -> int:
     Of tiles of addresses, only the first of those that are copied at once is computed.
     """
     axes, threads = AxisAnalysis(), SM_90A.group_threads
-    # Of boxes, hardly any are copied through pointers.
-    found = [op for op in body.walk() if isinstance(op, CopyInto) and op.box is None]
+    # Of boxes, hardly any are copied through pointers; of rows, a thread has an address or two.
+    copied = [op for op in body.walk() if isinstance(op, CopyInto) and op.box is None]
+    found = [op for op in copied if len(shape_of(op.pointers.type)) > 1]
     blocks = {op.parent: 0 for op in found}
     for block in blocks:
         assert block is not None
