@@ -68,6 +68,12 @@ def test_what_copies_cannot_do_is_loaded_into_registers(mode: str, names: tuple[
     assert copied(compiled(mode)) == [names]
 
 
+def test_two_computing_groups_load_rows_into_registers():
+    found = state.compile(*TYPES, D=128, C=64, MODE="", num_warps=8)
+    assert copied(found) == [("x", "y")]
+    assert found.decided(LoadedIntoRegistersAhead)
+
+
 def test_rows_of_two_bytes_that_lie_apart_stay():
     types = [*TYPES[:2], "*f16:16", *TYPES[3:]]
     found = compiled(types=types)
