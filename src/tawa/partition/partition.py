@@ -93,10 +93,9 @@ from tawa.tile.dialect.ops import (
     Trans,
 )
 
-
 ROWS_FOR_WARPS = GROUP_WARPS
-"""Computing warps for which rows beside operands are copied: products of two groups take longer
-than a load that is an iteration ahead (fp8 with block scales: 191 us without, 281 and more with)."""
+"""Computing warps for which rows beside operands are copied: products of two groups take as long
+as a load that is an iteration ahead (fp8 with block scales: 191 us without, 281 and more with)."""
 
 
 class NotSpecialisable(TawaError):
@@ -408,6 +407,16 @@ class Partition:
         for load in without_room(found, kernel, self.options.machine.shared_bytes):
             found.remove(load)
             self._left_out(load, "shared memory has no room for it beside the products' operands")
+        found += self._rows_beside(found, kernel, indices)
+        if found:
+            names = tuple(load.result.name_hint or "a tile" for load in found)
+            self.decided.add(CopiedThroughPointers(names, span=span_of(found[0])))
+        return found
+
+    def _rows_beside(
+        self, found: Sequence[Load], kernel: func.FuncOp, indices: Collection[int | None]
+    ) -> list[Load]:
+        """The rows and numbers that a loading role copies beside what it copies anyway."""
 
         def may_copy(row: Load) -> bool:
             late = load_after_acquire([row], kernel) is not None
@@ -415,12 +424,9 @@ class Partition:
                 return False
             return self._obstacle(kernel, row, indices) is None
 
-        if found and self._shape(kernel)[0] <= ROWS_FOR_WARPS:
-            found += rows_beside(found, may_copy)
-        if found:
-            names = tuple(load.result.name_hint or "a tile" for load in found)
-            self.decided.add(CopiedThroughPointers(names, span=span_of(found[0])))
-        return found
+        if not found or self._shape(kernel)[0] > ROWS_FOR_WARPS:
+            return []
+        return rows_beside(found, may_copy)
 
     def _left_out(self, load: Load, why: str) -> None:
         name = load.result.name_hint or "a tile"
