@@ -81,13 +81,19 @@ class Strided:
     """Memory with PyTorch's names for what a launch asks."""
 
     def __init__(self, array: Any) -> None:
-        self.array, self.nbytes = array, array.nbytes
+        self.array, self.nbytes, self.shape = array, array.nbytes, array.shape
 
     def data_ptr(self) -> int:
         return self.array.__array_interface__["data"][0]
 
     def is_contiguous(self) -> bool:
         return self.array.flags["C_CONTIGUOUS"]
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.array.itemsize for step in self.array.strides)
+
+    def element_size(self) -> int:
+        return self.array.itemsize
 
 
 GUARD = compile_guard(
@@ -107,7 +113,11 @@ MEMORY = np.zeros((8, 16), np.float32)
         (MEMORY[:5], MEMORY[4:], None),
         (MEMORY, MEMORY, (("x", "y"),)),
         (MEMORY[:4], MEMORY, (("x", "y"),)),
-        (MEMORY[:, :8], MEMORY[4:], None),  # it takes the long way to find out
+        (MEMORY[:, :8], MEMORY[:, 8:], None),  # it takes the long way to find out
+        (MEMORY[:4, :8], MEMORY[4:], ()),
+        (MEMORY[:4].T, MEMORY[4:], ()),
+        (MEMORY[:5, 1:], MEMORY[4:], None),
+        (MEMORY[:0, 1:], MEMORY[4:], ()),
         (MEMORY, np.zeros(3), ()),
     ],
 )

@@ -28,7 +28,8 @@ class Fake:
     address: int
     device: int = 0
     nbytes: int = 400
-    contiguous: bool = True
+    shape: tuple[int, ...] = (100,)
+    strides: tuple[int, ...] = (1,)
 
     def data_ptr(self) -> int:
         return self.address
@@ -37,7 +38,13 @@ class Fake:
         return self.device
 
     def is_contiguous(self) -> bool:
-        return self.contiguous
+        return self.strides == (1,)
+
+    def stride(self) -> tuple[int, ...]:
+        return self.strides
+
+    def element_size(self) -> int:
+        return 4
 
 
 @pytest.fixture
@@ -53,9 +60,12 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Any], list[Any], Any
     return quick, looked, run
 
 
-def test_arguments_are_passed_on(launches: tuple[list[Any], list[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "x", [Fake(4096), Fake(4096, shape=(32, 32), strides=(1, 32)), Fake(4096, strides=(10,))]
+)
+def test_arguments_are_passed_on(x: Fake, launches: tuple[list[Any], list[Any], Any]) -> None:
     quick, looked, run = launches
-    run(7, 1, 1, 99, Fake(4096), Fake(8192), 100)
+    run(7, 1, 1, 99, x, Fake(8192), 100)
     assert quick == [((7, 1, 1), (4096, 8192, 100), 99)]
     assert not looked
 
@@ -66,7 +76,7 @@ def test_arguments_are_passed_on(launches: tuple[list[Any], list[Any], Any]) -> 
         (Fake(4096), Fake(4096)),
         (Fake(4096), Fake(4400)),
         (Fake(4400), Fake(4096)),
-        (Fake(4096, contiguous=False), Fake(8192)),
+        (Fake(4096, strides=(11,)), Fake(8192)),
         (Fake(4096, device=-1), Fake(8192, device=-1)),
     ],
 )

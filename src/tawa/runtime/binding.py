@@ -27,6 +27,7 @@ from tawa.runtime.arrays import DTYPE_NAMES, is_stand_in
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, TupleKind, fields_of, kind_of, parts_of, tuple_kind
 from tawa.runtime.launch_errors import BadTypeText
+from tawa.runtime.overlaps import end_of
 
 RESERVED = ("stream", "device")
 """Keyword arguments of a launch that are neither parameters nor compile options."""
@@ -125,7 +126,7 @@ def compile_guard(
     """A function that takes a quick look at the arrays of a call, pair by pair.
 
     It looks no further than where the lower of two ends, and knows descriptors and PyTorch's
-    contiguous tensors: pairs of which it says None may be apart all the same.
+    tensors: pairs of which it says None may be apart all the same.
     """
     own = {parameter.name for parameter in parameters}
     signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
@@ -142,7 +143,8 @@ def compile_guard(
         ends[argument] = (
             f"{begin} + {value}.geometry.reach <= "
             if described
-            else f"{argument}.is_contiguous() and {begin} + {argument}.nbytes <= "
+            else f"({begin} + {argument}.nbytes if {argument}.is_contiguous()"
+            f" else _end({argument})) <= "
         )
     for one, other in pairs:
         a, b = numbers[one], numbers[other]
@@ -204,6 +206,7 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
         "_descriptor": TensorDescriptor,
         "_classify": classify,
         "_exact": exact,
+        "_end": end_of,
     }
     scope.update({f"_classify{number}": p.classifier for number, p in enumerate(parameters)})
     scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})

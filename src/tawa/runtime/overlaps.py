@@ -39,12 +39,13 @@ def overlapping(
     """The pairs whose arrays may have bytes in common, and those of them that are one array."""
     met: list[Pair] = []
     same: list[Pair] = []
+    values = {name: part_named(name, arguments) for pair in pairs for name in pair}
+    reaches = {name: reach(value) for name, value in values.items()}
     for pair in pairs:
-        one, other = (part_named(name, arguments) for name in pair)
-        first, second = reach(one), reach(other)
+        first, second = (reaches[name] for name in pair)
         if first is not None and second is not None and meet(first, second):
             met.append(pair)
-            same += [pair] if _are_one(one, other) else []
+            same += [pair] if _are_one(*(values[name] for name in pair)) else []
     return tuple(met), tuple(same)
 
 
@@ -87,6 +88,15 @@ def reach(value: Any) -> Reach | None:
         return None
     found = view(value)
     return _reach(found.pointer, ELEMENT_BYTES[found.element_type], found.shape, found.strides)
+
+
+def end_of(tensor: Any) -> int:
+    """The address behind the last byte of a tensor of PyTorch, however its elements lie."""
+    begin: int = tensor.data_ptr()
+    if not all(tensor.shape):
+        return begin
+    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return begin + (last + 1) * tensor.element_size()
 
 
 def goes_around(descriptor: TensorDescriptor) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tawa.driver.compiled import Compiled
 from tawa.runtime import launch
+from tawa.runtime.overlaps import end_of
 from tawa.runtime.timeline import ACTIVE
 
 Run = Callable[..., None]
@@ -38,7 +39,7 @@ def promised_launch(
 
     scope: dict[str, Any] = {
         "_launchers_": launchers, "_load_": load, "_other_": other, "_count_": count,
-        "_timeline_": ACTIVE.get,
+        "_timeline_": ACTIVE.get, "_end_": end_of,
     }  # fmt: skip
     exec(_text(compiled, list(types), pointers), scope)
     return scope["run"]
@@ -51,7 +52,10 @@ def _text(compiled: Compiled, names: list[str], pointers: list[str]) -> str:
     values = [f"{name}_" if name in pointers else name for name in spec.arguments]
     call = f"_x_, _y_, _z_, _stream_, {', '.join(names)}"
     closer = ["_launcher_ is None", "_timeline_() is not None"]
-    closer += [f"not ({_are_apart(*pair)})" for pair in spec.apart]
+    ends = [
+        f"    {name}_end_ = {_end(name)}" for name in sorted({n for p in spec.apart for n in p})
+    ]
+    closer += [f"{one}_end_ > {other}_ and {other}_end_ > {one}_" for one, other in spec.apart]
     return "\n".join(
         [
             f"def run({call}, **_rest_):",
@@ -59,6 +63,7 @@ def _text(compiled: Compiled, names: list[str], pointers: list[str]) -> str:
             "    if _device_ not in _launchers_: _load_(_device_)",
             "    _launcher_ = _launchers_[_device_]",
             *addresses,
+            *ends,
             f"    if {' or '.join(closer)}:",
             f"        return _other_({call}, **_rest_)",
             f"    _launcher_((_x_, _y_, _z_), ({', '.join(values)},), _stream_)",
@@ -67,9 +72,9 @@ def _text(compiled: Compiled, names: list[str], pointers: list[str]) -> str:
     )
 
 
-def _are_apart(one: str, other: str) -> str:
-    """An expression: whether the lower of two tensors ends before the other begins."""
-    return " or ".join(
-        f"{low}_ <= {high}_ and {low}.is_contiguous() and {low}_ + {low}.nbytes <= {high}_"
-        for low, high in ((one, other), (other, one))
-    )
+def _end(name: str) -> str:
+    """An expression for the address behind a tensor.
+
+    What Inductor passes is often a tensor in another order, which no closer look should be for.
+    """
+    return f"{name}_ + {name}.nbytes if {name}.is_contiguous() else _end_({name})"
