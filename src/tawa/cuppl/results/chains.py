@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tawa.base.user_frames import entries, stack_level
+from tawa.cuppl.numeric import special
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior
 
 __all__ = ["ChainPosterior", "effective_sample_size", "r_hat"]
@@ -46,9 +46,28 @@ def _scores(values: Floats) -> Floats:
     """Normal scores of ranks; equal values share their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ranks = np.cumsum(counts) - 0.5 * (counts - 1.0)
-    quantile = NormalDist().inv_cdf
-    known = np.array([quantile((r - 0.375) / (values.size + 0.25)) for r in ranks.tolist()])
+    known = _normal_quantiles((ranks - 0.375) / (values.size + 0.25))
     return known[place].reshape(values.shape)
+
+
+def _normal_quantiles(p: Floats) -> Floats:
+    """Standard normal quantiles, 0 < p < 1, as `numeric.special.normal_quantile` has them."""
+    q = p - 0.5
+    middle = 0.180625 - q * q
+    r = np.sqrt(-np.log(np.minimum(p, 1.0 - p)))
+    near, far = r - 1.6, r - 5.0
+    ends = np.where(
+        r <= 5.0,
+        _ratio(near, special.MIDDLE_P, special.MIDDLE_Q),
+        _ratio(far, special.TAIL_P, special.TAIL_Q),
+    )
+    centre = q * _ratio(middle, special.CENTRAL_P, special.CENTRAL_Q)
+    return np.where(np.abs(q) <= 0.425, centre, np.copysign(ends, q))
+
+
+def _ratio(x: Floats, above: Sequence[float], below: Sequence[float]) -> Floats:
+    """Of two polynomials, their highest coefficients first."""
+    return np.polyval(above, x) / np.polyval(below, x)
 
 
 def _plain_r_hat(parts: Floats) -> float:
