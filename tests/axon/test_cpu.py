@@ -10,7 +10,7 @@ from tests.axon.test_gradients import leaves, nested, setting
 
 from tawa import axon
 from tawa.axon.cpu.errors import NotForOnnx
-from tawa.axon.typing.errors import ContractViolation
+from tawa.axon.typing.errors import ContractViolation, RunTimeError
 
 DECIDED_WHILE_RUNNING = {"a loop of unknown length", "a choice"}
 
@@ -88,3 +88,30 @@ def test_loops_compute_what_their_rows_have_in_common_at_once():
     np.testing.assert_allclose(
         axon.compile(module["g"], device="cpu")(w, xs), module["g"](w, xs), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("body", "given"),
+    [("x // y", ([7, 1], [2, 0])), ("x % y", ([7, 1], [2, 0])), ("take x y", ([7, 1], [2, 2]))],
+)
+def test_what_has_no_result_is_an_error_everywhere(body: str, given: tuple[list[int], ...]):
+    function = axon.load(f"def f (x: i64[2]) (y: i64[2]) = {body}")["f"]
+    arrays = [np.array(numbers) for numbers in given]
+    for run in (function, axon.compile(function, device="cpu", threads=1)):
+        with pytest.raises(RunTimeError):
+            run(*arrays)
+
+
+def test_sums_of_powers_with_infinities():
+    module = axon.load("""
+        def f x = logsumexp x
+        def slopes x = grad (fn x -> sum_all (f x)) x
+    """)
+    inf = np.inf
+    x = np.array([[-inf, -inf], [inf, 1.0], [2.0, -inf]])
+    for device in ("here", "cpu"):
+        f, slopes = module["f"], module["slopes"]
+        if device == "cpu":
+            f, slopes = (axon.compile(g, device="cpu", threads=1) for g in (f, slopes))
+        np.testing.assert_array_equal(f(x), [-inf, inf, 2.0])
+        np.testing.assert_array_equal(slopes(x[::2]), [[0.0, 0.0], [1.0, 0.0]])

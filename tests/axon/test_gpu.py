@@ -198,11 +198,13 @@ def test_integers_and_truth_values():
     check(define("def f x = cast{i32} (cast{f16} x * 3.3)"), a)
 
 
-def test_nan_goes_where_numpy_lets_it():
-    x = np.array([[1.0, np.nan, 3.0], [1.0, 2.0, 3.0]], np.float32)
-    compiled = axon.compile(define("def f x = (max x, relu x, softmax x)"))
+def test_nan_and_infinity_go_where_numpy_lets_them():
+    inf = np.inf
+    x = np.array([[1, np.nan, 3], [1, 2, 3], [-inf, -inf, -inf], [1, inf, 3]], np.float32)
+    compiled = axon.compile(define("def f x = (max x, relu x, softmax x, logsumexp x)"))
     for found, expected in zip(compiled(x), compiled.function(x), strict=True):
         np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_array_equal(compiled(x)[3][2:], [-inf, inf])
 
 
 def test_rows_that_no_tile_holds():

@@ -16,6 +16,7 @@ from tawa.axon.cpu.trace import GraphTracer
 from tawa.axon.running.call import Function, known_sizes, to_value
 from tawa.axon.running.evaluate import Frame
 from tawa.axon.running.trees import leaves_of
+from tawa.axon.typing.errors import RunTimeError
 from tawa.base.user_frames import entries
 from tawa.functional.recursion import deep
 
@@ -59,7 +60,7 @@ class CpuFunction:
         return self.function.type
 
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
-        """Check the arguments, then run. Raises ContractViolation, NotForOnnx."""
+        """Check the arguments, then run. Raises ContractViolation, NotForOnnx, RunTimeError."""
         leaves = [np.asarray(leaf) for leaf in leaves_of(arguments)]
         nested = tuple(_structure(argument) for argument in arguments)
         key = (*((a.shape, a.dtype) for a in leaves), nested, *sorted(statics.items()))
@@ -70,7 +71,13 @@ class CpuFunction:
                 if len(self._programs) > MOST_SESSIONS:
                     self._programs.pop(next(iter(self._programs)))
         feeds = dict(zip(program.names, leaves, strict=True))
-        return _filled(program.structure, iter(program.run(None, feeds)))
+        try:
+            found = program.run(None, feeds)
+        except Exception as error:
+            if not type(error).__module__.startswith("onnxruntime"):
+                raise
+            raise _failed(self.function.name, str(error)) from error
+        return _filled(program.structure, iter(found))
 
     def bind(self, *arguments: Any) -> CpuFunction:
         """The function with its first arguments given: weights, which the model then contains."""
@@ -86,7 +93,7 @@ class CpuFunction:
         model, structure = self._traced(arguments, statics)
         runtime: Any = onnxruntime
         options = runtime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # what goes wrong is raised
         options.intra_op_num_threads = self.threads
         session = runtime.InferenceSession(
             model.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -120,6 +127,15 @@ class CpuFunction:
             )
         results.append(tracer.symbol(value))
         return None
+
+
+def _failed(function: str, said: str) -> RunTimeError:
+    """The error for what onnxruntime says of a node that it can't run."""
+    said = said.rpartition("Status Message: ")[2].splitlines()[0]
+    return RunTimeError(
+        f"`{function}` stopped in onnxruntime: {said}",
+        hint="without `compile`, the function says at which place",
+    )
 
 
 def _structure(value: Any) -> Any:

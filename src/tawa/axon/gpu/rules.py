@@ -137,7 +137,9 @@ def logsumexp(tape: Tape, x: Node, axis: int) -> Node:
     """log(sum(exp(x)))."""
     top = tape.reduce("peak", x, axis, keep=True)
     total = tape.reduce("sum", tape.map("exp", tape.map("-", x, top)), axis, keep=True)
-    return _without(tape, tape.map("+", tape.map("log", total), top), axis)
+    found = tape.map("+", tape.map("log", total), top)
+    infinite = tape.map("==", tape.map("abs", top), scalar(tape, math.inf, x), element="bool")
+    return _without(tape, tape.map("where", infinite, top, found), axis)
 
 
 @rule("layer_norm")

@@ -216,7 +216,8 @@ def _extreme(given: Numbers, y: Number, by: Number, axis: int) -> Any:
 @derivative("logsumexp")
 def _logsumexp(given: Numbers, y: Number, by: Number, axis: int) -> Any:
     def part() -> Number:
-        shares = (given[0] - y.do("expand", axis=axis)).do("exp")
+        base = y.do("==", -math.inf).do("where", y.like(0.0), y)  # no share of what is all 0
+        shares = (given[0] - base.do("expand", axis=axis)).do("exp")
         return by.do("expand", axis=axis) * shares
 
     return [part]

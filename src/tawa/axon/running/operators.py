@@ -45,9 +45,20 @@ def _same(name: str, function: Operator) -> None:
     OPERATORS[name] = strict
 
 
+def _whole(function: Operator) -> Operator:
+    """A division of which whole numbers have no result by 0."""
+
+    def checked(a: Array, b: Array) -> Array:
+        if b.dtype.kind in "iu" and not np.all(b):
+            raise ValueError("a whole number is divided by 0")
+        return function(a, b)
+
+    return checked
+
+
 BINARY: dict[str, Operator] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": _divide, "//": np.floor_divide,
-    "%": np.mod, "**": np.power, "maximum": np.maximum, "minimum": np.minimum,
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": _divide,
+    "//": _whole(np.floor_divide), "%": _whole(np.mod), "**": np.power, "maximum": np.maximum, "minimum": np.minimum,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
     ">=": np.greater_equal, "both": np.logical_and, "either": np.logical_or,
 }  # fmt: skip
@@ -262,7 +273,8 @@ def tril(x: Array) -> Any:
 
 def _logsumexp(x: Array, axis: int, keepdims: bool = False) -> Array:
     top = np.max(x, axis=axis, keepdims=True)
-    found = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    finite: Array = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    found: Array = np.where(np.isinf(top), top, finite)
     return found if keepdims else np.squeeze(found, axis=axis)
 
 
