@@ -58,7 +58,8 @@ def _whole(function: Operator) -> Operator:
 
 BINARY: dict[str, Operator] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": _divide,
-    "//": _whole(np.floor_divide), "%": _whole(np.mod), "**": np.power, "maximum": np.maximum, "minimum": np.minimum,
+    "//": _whole(np.floor_divide), "%": _whole(np.mod), "**": np.power,
+    "maximum": np.maximum, "minimum": np.minimum,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
     ">=": np.greater_equal, "both": np.logical_and, "either": np.logical_or,
 }  # fmt: skip
