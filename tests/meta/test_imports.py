@@ -142,6 +142,7 @@ ROOMS: dict[str, set[str]] = {
             "cuppl.cpu",
             "cuppl.elaboration",
             "cuppl.inference",
+            "cuppl.numeric",
             "cuppl.typing",
         ),
     },
