@@ -51,7 +51,8 @@ MOST_SPLITS = 4
 LEAST_SHARE = 4
 """Iterations of each, at least."""
 SLOTS, DEEP = 4, 0.92
-"""Tiles of taps that have so many slots for what is loaded ahead take such a part of the time."""
+"""Tiles of taps that have so many slots for what is loaded ahead take such a part of the time; not
+those of 96 and 192 filters, which took up to 1.5 times as long as expected."""
 WORTH = 1.12
 """Times as long as with shares are worth their memory and a second kernel."""
 MOST_ROWS = 256
@@ -156,7 +157,8 @@ class Tiling:
         shared = tiles - self.whole_tiles(conv, chip)
         waves = -(-(tiles - shared) // most) if shared else -(-tiles // most)
         last = shared * self.split or tiles - (waves - 1) * most
-        deep = DEEP if self.kernel == "taps" and self._slots(size, result) >= SLOTS else 1.0
+        even = self.kernel == "taps" and self.filters.bit_count() == 1
+        deep = DEEP if even and self._slots(size, result) >= SLOTS else 1.0
         mains = [count * deep * one.cycles(a, chip) for a in (min(tiles, most), last)]
         options = {"persistent": True, **dict(self.options)}
         waits = TURN if options.get("ping_pong") else 0.0
