@@ -71,7 +71,7 @@ def test_granules_of_elements_and_regions():
 def test_halves_of_a_word_are_one_granule_or_two(granule, conflicts):
     components = Components()
     first, second = components.add("warp 0"), components.add("warp 1")
-    shadow = Shadow(64, 2, granule)
+    shadow = Shadow(64, components, granule)
     shadow.note_write(granules_of(np.array([0]), 2, granule), first, 1, 0)
     clock = components.clock()
     clock[SEEN, second] = 1

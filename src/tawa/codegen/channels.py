@@ -357,14 +357,17 @@ def lower_views(g: GroupLowering, op: aref.Views) -> None:
 
 
 def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
-    """One arrival a warp group at the slot's empty barrier; none for no slot."""
+    """One arrival a warp group at the slot's empty barrier; none for no slot.
+
+    Loads by threads may still be in flight at a barrier. The TMA engine, which fills the slot
+    again, does not wait for them: a proxy fence does.
+    """
     ring, slot = g.kernel.rings[op.ref], g.scalar(op.token)
-    # A role that moves tiles has met when it published what it made of this one, and one that
-    # computes when it has copied it for a product.
-    moved = g.group.moves is not None and isinstance(op.prev_op, aref.PutExit)
-    met = moved or isinstance(op.prev_op, aref.Stage)
-    if op.completion.data == "none" and not met:
+    products_alone = op.completion.data != "none" and not _read_beside_products(g, op)
+    if not products_alone and not _has_met(g, op):
         threads = 32 * min(g.warps, 4)
+        if _filled_by_engine(g, op):
+            g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(g.group_barrier(), threads))
 
     def arrive_once() -> None:
@@ -387,6 +390,39 @@ def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
     g.inside(block, body)
     holds = g.map("cmpi_sge", slot, g.constant(0))
     g.do(scf.IfOp(holds, [], Region(block)))
+
+
+def _has_met(g: GroupLowering, op: aref.Consumed) -> bool:
+    """Whether the threads fenced their loads and met right before.
+
+    A role that moves tiles did when it published what it made of this one, one that computes when
+    it had copied it for a product of warp groups, and any when it gave back another slot.
+    """
+    before = op.prev_op
+    if isinstance(before, aref.Consumed) and before.completion.data == op.completion.data == "none":
+        return _filled_by_engine(g, before) or not _filled_by_engine(g, op)
+    if isinstance(before, aref.Stage):
+        return not read_by_warps(before.view)
+    return g.group.moves is not None and isinstance(before, aref.PutExit)
+
+
+def _read_beside_products(g: GroupLowering, op: aref.Consumed) -> bool:
+    """Whether threads, too, read what the slots hold for products of warp groups."""
+
+    def read(view: SSAValue) -> bool:
+        users = [use.operation for use in view.uses]
+        changed = [user.result for user in users if isinstance(user, aref.VIEW_CHANGES)]
+        return any(isinstance(user, aref.ViewRead) for user in users) or any(map(read, changed))
+
+    gets = [o for o in g.group.walk() if isinstance(o, aref.GetEnter | aref.Views)]
+    return any(read(view) for get in gets if get.ref == op.ref for view in get.views)
+
+
+def _filled_by_engine(g: GroupLowering, op: aref.Consumed) -> bool:
+    """Whether the TMA engine, and not threads alone, fills the slots."""
+    ring, kind = g.kernel.rings[op.ref], op.ref.type
+    assert isinstance(kind, aref.RefType)
+    return bool(ring.boxed) or len(ring.copied) < len(kind.tiles.data)
 
 
 def _other(g: GroupLowering, shared: SSAValue | None) -> SSAValue:

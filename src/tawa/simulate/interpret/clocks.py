@@ -3,10 +3,12 @@
 A clock has a component for every warp, for every actor's matrix instructions and bulk stores, and
 for every mbarrier (what the TMA engine writes is published by the phase of the mbarrier that counts
 its bytes). It is an array `[3, components]`: row `SEEN` is ordinary happens-before, row `FENCED`
-what of it a proxy fence has made visible to the asynchronous engines as well (PTX ISA, "async
-proxy"). Row `TIMED` is what has happened before in time: whoever waits for a copy comes after what
-its issuer had waited for, though the copy publishes no other writes than its own. Times start at 1,
-so that 0 means "nothing yet".
+what of it a proxy fence has ordered before the asynchronous engines as well (PTX ISA, "async
+proxy"): writes that they may read, and reads by threads that they may overwrite. A barrier alone
+orders neither: on an H100 a load still in flight has been seen to return what the TMA engine wrote
+after the slot was given back. Row `TIMED` is what has happened before in time: whoever waits for a
+copy comes after what its issuer had waited for, though the copy publishes no other writes than its
+own. Times start at 1, so that 0 means "nothing yet".
 """
 
 from __future__ import annotations
@@ -28,10 +30,13 @@ class Components:
     """The names of a clock's components."""
 
     names: list[str] = field(default_factory=list[str])
+    threads: list[bool] = field(default_factory=list[bool])
+    """Which of them are warps: they access shared memory through the generic proxy."""
 
-    def add(self, name: str) -> int:
+    def add(self, name: str, *, threads: bool = False) -> int:
         """A new component."""
         self.names.append(name)
+        self.threads.append(threads)
         return len(self.names) - 1
 
     def clock(self) -> Array:
@@ -58,14 +63,16 @@ class Shadow:
     Exact if every access takes whole granules: `granule` (bytes) is at most the narrowest access.
     """
 
-    def __init__(self, size: int, components: int, granule: int = WORD) -> None:
+    def __init__(self, size: int, components: Components, granule: int = WORD) -> None:
         self.granule = granule
+        self.threads: Array = np.array(components.threads)
         granules = -(-size // granule)
         self.writer = np.full(granules, -1, np.int32)
         self.written = np.zeros(granules, np.int32)
         self.write_record = np.full(granules, -1, np.int32)
-        self.read = np.zeros((granules, components), np.int32)
-        self.read_record = np.full((granules, components), -1, np.int32)
+        accesses = granules, len(components.names)
+        self.read = np.zeros(accesses, np.int32)
+        self.read_record = np.full(accesses, -1, np.int32)
 
     def check_read(self, where: slice | Array, clock: Array, asynchronous: bool) -> Conflict | None:
         """The first granule whose last write this reader may not have seen."""
@@ -80,12 +87,16 @@ class Shadow:
         self, where: slice | Array, clock: Array, asynchronous: bool
     ) -> Conflict | None:
         """The first granule that somebody may still read, or whose last write is unordered."""
-        reads = self.read[where] > clock[SEEN]
+        over: Array = clock[SEEN]
+        if asynchronous:
+            over = np.where(self.threads, clock[FENCED], over)
+        reads: Array = self.read[where] > over
         if reads.any():
             index, component = divmod(int(reads.argmax()), reads.shape[1])
             granule = _granule(where, index)
             record = int(self.read_record[granule, component])
-            return Conflict(granule, component, record, False, was_write=False)
+            ordered = bool(self.read[granule, component] <= clock[SEEN, component])
+            return Conflict(granule, component, record, ordered, was_write=False)
         writer, written = self.writer[where], self.written[where]
         visible = clock[FENCED if asynchronous else SEEN]
         bad = (visible[writer] < written) & (writer >= 0)

@@ -175,5 +175,5 @@ def new_cta(
 ) -> Cta:
     """A CTA with poisoned shared memory; all components must be known."""
     shared = np.full(shared_bytes + 128, 0xFF, np.uint8)  # NaN in every float type
-    shadow = Shadow(shared_bytes, len(components.names), granule)
+    shadow = Shadow(shared_bytes, components, granule)
     return Cta(rank, block, shared, shadow, found, components, barrier_components)

@@ -109,12 +109,14 @@ class PhaseAliased(ProtocolError):
 
 
 class MissingProxyFence(ProtocolError):
-    """Ordinary writes are read or overwritten by an asynchronous engine without a proxy fence."""
+    """An engine comes after ordinary accesses of the same bytes without a proxy fence between."""
 
     explanation = (
         "The TMA engine and the tensor core reach shared memory through the asynchronous proxy. "
         "Ordinary writes (`st.shared`, `stmatrix`) become visible to it by `fence.proxy.async` in "
-        "the writing threads, followed by the barrier that tells the issuing thread."
+        "the writing threads, followed by the barrier that tells the issuing thread. An ordinary "
+        "load (`ld.shared`, `ldmatrix`) may still be in flight when its thread is at a barrier: "
+        "before the TMA engine fills the bytes again, the reading threads fence as well."
     )
     example = _example("proxy fence dropped")
 

@@ -199,7 +199,7 @@ def _machine(cluster: Cluster, found: list[Allocation]) -> tuple[Machine, list[H
 def warps_of(components: Components, span: Span, prefix: str) -> Warps:
     """An actor's warps, with new components for them and their engines."""
     name = prefix + span.name + ("" if span.name != "idle" else f" warp {span.first}")
-    own = tuple(components.add(f"warp {i} of {name}") for i in range(span.count))
+    own = tuple(components.add(f"warp {i} of {name}", threads=True) for i in range(span.count))
     matrix = components.add(f"a matrix instruction of {name}")
     engines = [components.add(f"{name}: {what}") for what in ("bulk stores", "copies of threads")]
     return Warps(name, span.first, span.count, own, matrix, *engines)

@@ -158,6 +158,15 @@ class Instructions:
         before = other.text if other else "nothing"
         note = [Note("the other access", span_of(other.op))] if other and span_of(other.op) else []
         component = self.machine.components.names[found.component] if found.component >= 0 else ""
+        if found.fence_missing and not found.was_write:
+            self.fail(
+                errors.MissingProxyFence,
+                f"{place} is overwritten asynchronously while an ordinary load may be in flight",
+                expected="`fence.proxy.async` in the reading threads before they return the slot",
+                found=f"read by {before}",
+                hint="add a `hopper.fence_proxy_async` after the reads",
+                notes=note,
+            )
         if found.fence_missing:
             self.fail(
                 errors.MissingProxyFence,

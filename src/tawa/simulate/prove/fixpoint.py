@@ -136,7 +136,7 @@ class _Proving:
         for rank in range(ctas):
             block = (rank, 0, 0)
             cta = new_cta(rank, block, shared, found, components, barriers[rank], granule)
-            cta.shadow = PieceShadow(shared, len(components.names), granule, self.regions)
+            cta.shadow = PieceShadow(shared, components, granule, self.regions)
             machine.ctas.append(cta)
             new = [Walker(machine, cta, w) for w in warps[rank]]
             for actor, code, own in zip(new, codes, waits[rank], strict=True):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tawa.base.numerics import Array
-from tawa.simulate.interpret.clocks import Conflict, Shadow
+from tawa.simulate.interpret.clocks import Components, Conflict, Shadow
 from tawa.simulate.prove.wheels import Wheel, Wheels
 
 
@@ -79,7 +79,7 @@ class Regions:
 class PieceShadow(Shadow):
     """A shadow with a record for each piece instead of each granule."""
 
-    def __init__(self, size: int, components: int, granule: int, regions: Regions) -> None:
+    def __init__(self, size: int, components: Components, granule: int, regions: Regions) -> None:
         super().__init__(granule * regions.pieces, components, granule)
         self.size = size
         self.regions = regions

@@ -138,8 +138,8 @@ class Cluster:
     def _compared(self, row: int, count: int) -> list[set[int]]:
         """Times of each component with which a clock's row is compared, besides the present.
 
-        The row `SEEN` with all accesses and with when barriers were initialised, `FENCED` with
-        writes (engines look at nothing else), `TIMED` with waits that have gone on.
+        The rows `SEEN` and `FENCED` with all accesses, `SEEN` also with when barriers were
+        initialised, `TIMED` with waits that have gone on.
         """
         found: list[set[int]] = [set() for _ in range(count)]
         for component, time in self._times_of(row):
@@ -154,10 +154,9 @@ class Cluster:
             return
         for shadow in (cta.shadow for cta in self.machine.ctas):
             yield from zip(shadow.writer.tolist(), shadow.written.tolist(), strict=True)
-            if row == SEEN:
-                pieces, readers = shadow.read.nonzero()
-                times: list[int] = shadow.read[pieces, readers].tolist()
-                yield from zip(readers.tolist(), times, strict=True)
+            pieces, readers = shadow.read.nonzero()
+            times: list[int] = shadow.read[pieces, readers].tolist()
+            yield from zip(readers.tolist(), times, strict=True)
         if row == SEEN:
             yield from (barrier.initialised for barrier in barriers)
             for cta in self.machine.ctas:
