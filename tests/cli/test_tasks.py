@@ -32,7 +32,8 @@ def test_run_under_a_mapping(tmp_path: Path):
 
 def test_map_writes_what_defaults_say(tmp_path: Path):
     path = tmp_path / "mapping.py"
-    text = said("map", GEMM, "-o", str(path), "--seconds", "0", "--shape", "c=512x512")
+    sizes = [w for s in ("a=512x256", "b=256x512", "c=512x512") for w in ("--shape", s)]
+    text = said("map", GEMM, "-o", str(path), "--seconds", "0", *sizes)
     assert "1.00 times as fast as defaults; 1 tried" in text
     grid = Mapping.read(path).instances["gemm_grid"]
     assert (grid.processor, dict(grid.tunables)) == ("device", {"U": 128, "V": 128})

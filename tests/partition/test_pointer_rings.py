@@ -125,7 +125,8 @@ def test_products_of_few_rows_read_rings_by_themselves():
     assert any(isinstance(op, WarpDot) for op in found.module("aref").walk())
     cuda = str(found.stages["cu"])
     assert "ldmatrix_x4" in cuda
-    assert "fence_proxy_async" not in cuda, "no other proxy reads what was copied"
+    # No other proxy reads what was copied; the engine fills a slot again where a tile is a box.
+    assert cuda.count("fence_proxy_async();") == 1
 
 
 def test_few_rows_of_few_warps_have_no_loading_warp_group():

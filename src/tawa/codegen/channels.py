@@ -407,12 +407,13 @@ def _has_met(g: GroupLowering, op: aref.Consumed) -> bool:
 
 
 def _read_beside_products(g: GroupLowering, op: aref.Consumed) -> bool:
-    """Whether threads, too, read what the slots hold for products of warp groups."""
+    """Whether threads, too, read what the slots hold for products, and did not meet afterwards."""
 
     def read(view: SSAValue) -> bool:
         users = [use.operation for use in view.uses]
         changed = [user.result for user in users if isinstance(user, aref.VIEW_CHANGES)]
-        return any(isinstance(user, aref.ViewRead) for user in users) or any(map(read, changed))
+        alone = [user for user in users if isinstance(user, aref.ViewRead) and user.meets is None]
+        return bool(alone) or any(map(read, changed))
 
     gets = [o for o in g.group.walk() if isinstance(o, aref.GetEnter | aref.Views)]
     return any(read(view) for get in gets if get.ref == op.ref for view in get.views)

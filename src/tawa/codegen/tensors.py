@@ -40,7 +40,7 @@ from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoa
 from tawa.hopper.dialect.lane_reduction import REPEATABLE, ReduceLanes, reduces_lanes
 from tawa.hopper.dialect.matrix import PackOperand, RoundOperand, TileWords, words_type
 from tawa.hopper.dialect.memory import SharedLoad
-from tawa.hopper.dialect.sync import NamedBarrierSync
+from tawa.hopper.dialect.sync import FenceProxyAsync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
 from tawa.tile.analysis.axis_info import fastest
@@ -313,7 +313,7 @@ def _scalar_store(g: GroupLowering, op: Store) -> None:
 
 
 def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
-    """Read a slot's tile into registers."""
+    """Read a slot's tile into registers; warps that meet afterwards have no load in flight."""
     layout, element = g.layouts.of[op.result], element_of(op.result.type)
     tile, frag = g.views[op.view].tile, FragType.of(element, layout)
     if op.result in g.layouts.packed:
@@ -321,6 +321,7 @@ def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
         frag = words_type(shape_of(op.result.type), g.warps, byte_size(element))
     g.fragments[op.result] = g.add(SharedLoad(tile, frag), op.result.name_hint)
     if op.meets is not None:
+        g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(g.group_barrier(), 32 * min(g.warps, GROUP_WARPS)))
 
 
