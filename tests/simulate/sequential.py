@@ -7,6 +7,7 @@ and a number of elements, and whose accesses raise `IndexError` outside their ar
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -366,6 +367,17 @@ def counted(*bounds: Any) -> Iterator[Tile]:
         yield tile(np.int32(number))
 
 
+class _Values(ast.NodeTransformer):
+    """Makes `x += y` `x = x + y`: tiles are values, but NumPy would change what `z = x` names, too."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.Assign:
+        """The assignment."""
+        assert isinstance(node.target, ast.Name)
+        old = ast.Name(node.target.id, ast.Load())
+        new = ast.Assign([node.target], ast.BinOp(old, node.op, node.value))
+        return ast.fix_missing_locations(ast.copy_location(new, node))
+
+
 def run(source: str, grid: Sequence[int], arguments: Mapping[str, Any]) -> None:
     """Run the function `kernel` of a source for every program of a grid.
 
@@ -373,7 +385,7 @@ def run(source: str, grid: Sequence[int], arguments: Mapping[str, Any]) -> None:
     """
     namespace: dict[str, Any] = {"tl": Language, "range": counted}
     lines = [line for line in source.splitlines() if not line.startswith(("import", "@"))]
-    exec("\n".join(lines), namespace)
+    exec(compile(_Values().visit(ast.parse("\n".join(lines))), "kernel", "exec"), namespace)
     numbers = {k: tile(np.int32(v)) for k, v in arguments.items() if isinstance(v, int)}
     others = {k: v for k, v in arguments.items() if k not in numbers}
     Language.programs = (*grid, 1, 1)[:3]
