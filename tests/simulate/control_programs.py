@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sequential
-from memory_programs import Nest, lines, without_one
+from memory_programs import Nest, lines, one_less
 from sequential import Descriptor, Pointer
 
 import tawa
@@ -122,12 +122,7 @@ class Program:
 
     def smaller(self) -> Iterator[Program]:
         """The same with one statement, nest or option less."""
-        for body in without_one(self.body):
-            yield replace(self, body=body)
-        for name in self.options:
-            yield replace(self, options={k: v for k, v in self.options.items() if k != name})
-        if self.programs > 1:
-            yield replace(self, programs=1)
+        yield from one_less(self)
 
     @property
     def source(self) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import sequential
@@ -67,6 +67,31 @@ def without_one(statements: list[Any]) -> Iterator[list[Any]]:
                 yield [*before, replace(one, body=body), *after]
             for other in without_one(one.other):
                 yield [*before, replace(one, other=other), *after]
+
+
+class OfPrograms(Protocol):
+    """A random kernel that so many programs run."""
+
+    @property
+    def body(self) -> list[Any]: ...
+    @property
+    def options(self) -> dict[str, Any]: ...
+    @property
+    def programs(self) -> int: ...
+
+
+Some = TypeVar("Some", bound=OfPrograms)
+
+
+def one_less(whole: Some) -> Iterator[Some]:
+    """The same with one statement, nest or option less, and run by one program."""
+    change: Any = replace
+    for body in without_one(whole.body):
+        yield change(whole, body=body)
+    for name in whole.options:
+        yield change(whole, options={k: v for k, v in whole.options.items() if k != name})
+    if whole.programs > 1:
+        yield change(whole, programs=1)
 
 
 @dataclass(frozen=True)

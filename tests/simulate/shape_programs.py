@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import sequential
-from memory_programs import Nest, lines, without_one
+from memory_programs import Nest, lines, one_less
 from sequential import Pointer
 
 ELEMENTS = ("int32", "int32", "float32", "float32", "float16", "int8", "int64")
@@ -96,12 +96,7 @@ class Program:
 
     def smaller(self) -> Iterator[Program]:
         """The same with one statement, nest or option less."""
-        for body in without_one(self.body):
-            yield replace(self, body=body)
-        for name in self.options:
-            yield replace(self, options={k: v for k, v in self.options.items() if k != name})
-        if self.programs > 1:
-            yield replace(self, programs=1)
+        yield from one_less(self)
 
     @property
     def source(self) -> str:

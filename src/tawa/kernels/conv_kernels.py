@@ -425,10 +425,8 @@ def sums_of_taps(
                     r, s, c = tap_of_step(inner, across[1], turns)
                     c *= BK
                     tap = d, down[0] + r * down[2], across[0] + s * across[2]
-                    pixels = plane.load(
-                        [first + deeper, row + down[3] + r * down[4],
-                         column + across[3] + s * across[4], group * per_group + c]
-                    )  # fmt: skip
+                    at = row + down[3] + r * down[4], column + across[3] + s * across[4]
+                    pixels = plane.load([first + deeper, at[0], at[1], group * per_group + c])
                     if whole:
                         f = filters.load([k, ((d * R + tap[1]) * S + tap[2]) * FC + c]).T
                     else:
