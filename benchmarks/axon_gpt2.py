@@ -8,7 +8,8 @@ Weights and what is between the layers are f32, products and attention bf16, as 
 autocast; the optimiser is AdamW. A row has both losses of each step, and the milliseconds a step
 takes: on a GPU, PyTorch's is compiled by `torch.compile`, with a fused AdamW. With `--profile`, a
 step's time by kernel follows, for both; with `--plan`, only what Axon launches and moves is told,
-which needs no GPU.
+which needs no GPU. With `--seeds N`, PyTorch also trains N models of other initial values on the
+same batches, and the row says how far means of ten of Axon's losses leave the band of theirs.
 """
 
 from __future__ import annotations
@@ -244,6 +245,27 @@ def profile(step: Step, size: Size, device: str) -> list[tuple[str, int, float]]
     return sorted(rows, key=lambda row: -row[2])
 
 
+def other_seeds(size: Size, count: int, steps: int, device: str) -> list[list[float]]:
+    """Losses of PyTorch's model from other initial values, by seed."""
+    found: list[list[float]] = []
+    for seed in range(1, count + 1):
+        torch.manual_seed(seed)
+        step = torch_step(GPT2(size).to(device), device, compiles=False)
+        found.append(losses(step, size, steps, device)[0])
+        print(json.dumps({"seed": seed, "losses": found[-1]}), flush=True)
+    return found
+
+
+def beyond_band(losses: list[float], band: list[list[float]], width: int = 10) -> float:
+    """How far means of `width` neighbouring losses leave the span of the band's; 0 within it."""
+
+    def means(values: list[float]) -> np.ndarray:
+        return np.convolve(values, np.ones(width) / width, "valid")
+
+    found, spans = means(losses), np.stack([means(values) for values in band])
+    return float(np.maximum(spans.min(0) - found, found - spans.max(0)).clip(0).max())
+
+
 def print_profile(name: str, rows: list[tuple[str, int, float]]) -> None:
     """The kernels that take the most, and the sum of all."""
     launches, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
@@ -308,6 +330,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--profile", action="store_true", help="a step's time by kernel")
     parser.add_argument("--plan", action="store_true", help="what a step launches and moves")
+    parser.add_argument("--seeds", type=int, default=0, help="more models of PyTorch, for a band")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     chosen = SMALL if arguments.small else FULL
@@ -345,7 +368,11 @@ def main() -> None:
     one, other = row["axon"]["losses"], row["torch"]["losses"]
     row["largest_difference"] = max(abs(a - b) for a, b in zip(one, other, strict=True))
     row["ratio"] = round(row["torch"]["ms"] / row["axon"]["ms"], 3)
-    print(json.dumps({key: row[key] for key in ("largest_difference", "ratio")}), flush=True)
+    if arguments.seeds:
+        row["seeds"] = other_seeds(size, arguments.seeds, arguments.steps, device)
+        row["beyond_band"] = beyond_band(one, row["seeds"])
+    told = ("largest_difference", "ratio", "beyond_band")
+    print(json.dumps({key: row[key] for key in told if key in row}), flush=True)
     if arguments.out:
         with arguments.out.open("a") as out:
             out.write(json.dumps(row) + "\n")
