@@ -1,13 +1,17 @@
 """Mutants of the compiler: one operator or condition changed, and the nearest tests run.
 
-python scripts/mutants.py --count 150 --jobs 16          all of them, in so many processes
+python scripts/mutants.py --cover covers.npz --jobs 16   which lines each test runs (Python 3.12)
+python scripts/mutants.py --covers covers.npz --count 150 --jobs 16 --seconds 40
 python scripts/mutants.py --first 40 --count 20          a share of them
+python scripts/mutants.py --only 3,17                    some of them
 python scripts/mutants.py --show 17                      one mutant's change
 python scripts/mutants.py --summary rows.jsonl           what rows say
 
 A number is a mutant: a file of the compiler, run time or simulator, drawn evenly, and a place in
-it. Tests that name the file's module come first, then others of its room (of the compiler, if it
-has none); a mutant is caught if one fails.
+it. Its tests are those that run the place: first of its room and of files that name its module
+("near"), the quickest first, then others. It is caught if one fails, or never ends, which passes
+without the change. Places that no test runs are counted apart. Mutants that change nothing are
+listed with the reason in scripts/equivalent_mutants.toml.
 """
 
 from __future__ import annotations
@@ -23,19 +27,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+import tomllib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from covers import Covers, note
+
 ROOT = Path(__file__).parents[1]
+EQUIVALENT = Path(__file__).with_name("equivalent_mutants.toml")
 ROOMS = ("tile", "partition", "aref", "pipeline", "codegen", "hopper", "frontend", "driver",
          "runtime", "simulate", "ir")  # fmt: skip
-SECONDS = 80.0
-"""For the tests of one mutant."""
+SECONDS = 40.0
+"""For the tests of one mutant, as they take without it; others that run its line get half."""
 
 COMPARED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not",
             "is not": "is", "in": "not in", "not in": "in"}  # fmt: skip
@@ -49,6 +58,8 @@ class Edit:
     start: int
     end: int
     new: str
+    lines: tuple[int, int]
+    """The first and the last line of the expression that is changed."""
 
 
 class Source:
@@ -72,7 +83,8 @@ class Source:
             edge = r"\b" if old[0].isalpha() else ""
             match = re.search(edge + re.escape(old) + edge, self.raw[begin:end].decode())
             if match:
-                return [Edit(begin + match.start(), begin + match.end(), names[old])]
+                lines = (left.lineno, right.end_lineno or right.lineno)
+                return [Edit(begin + match.start(), begin + match.end(), names[old], lines)]
         return []
 
     def edits(self, node: ast.AST) -> list[Edit]:
@@ -86,11 +98,13 @@ class Source:
                 return self.between(left, right, {"and": "or", "or": "and"})
             case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
                 begin, end = self.span(test)
-                return [Edit(begin, end, f"(not ({self.raw[begin:end].decode()}))")]
+                text, lines = self.raw[begin:end].decode(), (test.lineno, test.end_lineno or 0)
+                return [Edit(begin, end, f"(not ({text}))", lines)]
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return [Edit(self.span(node)[0], self.span(operand)[0], "")]
+                lines = (node.lineno, operand.lineno)
+                return [Edit(self.span(node)[0], self.span(operand)[0], "", lines)]
             case ast.Constant(value=value) if type(value) is int:
-                return [Edit(*self.span(node), str(value + 1))]
+                return [Edit(*self.span(node), str(value + 1), (node.lineno, node.lineno))]
             case _:
                 return []
 
@@ -113,6 +127,9 @@ def _inside_functions(tree: ast.AST) -> Iterator[ast.AST]:
         if isinstance(node, ast.FunctionDef):
             work += [(child, True) for child in node.body]
             continue
+        if isinstance(node, ast.AnnAssign):
+            work += [(node.value, inside)] if node.value else []
+            continue
         work += [(child, inside) for child in ast.iter_child_nodes(node)]
 
 
@@ -127,6 +144,8 @@ class Mutant:
     new: str
     text: str
     """The file, changed."""
+    lines: tuple[int, int]
+    """Those of the expression that is changed."""
 
 
 def mutant(number: int) -> Mutant:
@@ -145,100 +164,168 @@ def mutant(number: int) -> Mutant:
         changed = (raw[: edit.start] + edit.new.encode() + raw[edit.end :]).decode()
         ast.parse(changed)
         old, new = text.splitlines()[line - 1].strip(), changed.splitlines()[line - 1].strip()
-        return Mutant(number, file.relative_to(ROOT), line, old, new, changed)
+        return Mutant(number, file.relative_to(ROOT), line, old, new, changed, edit.lines)
 
 
-def python_path(copy: Path) -> str:
-    """A copy's sources, before what is found already: packages may be there alone."""
-    return os.pathsep.join(filter(None, (str(copy / "src"), os.environ.get("PYTHONPATH"))))
+@cache
+def equivalents() -> dict[tuple[str, str, str], str]:
+    """Why mutants that change nothing do so: by their file, and their line before and after."""
+    listed = tomllib.loads(EQUIVALENT.read_text())["mutant"]
+    return {(one["file"], one["old"], one["new"]): one["why"] for one in listed}
 
 
-def collected(folder: Path) -> set[str]:
-    """The test files of a folder that can be run here: what they need may be missing."""
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
-               "--continue-on-collection-errors", str(folder)]  # fmt: skip
-    environment = {**os.environ, "PYTHONPATH": python_path(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=False, capture_output=True,
-                          text=True)  # fmt: skip
-    return {line.split("::")[0] for line in done.stdout.splitlines() if "::" in line}
-
-
-def tests_of(file: Path) -> list[str]:
-    """Test files that name a file's module, those of its room first, then others of the room."""
+@cache
+def near(file: Path) -> dict[str, int]:
+    """Test files near a file of the compiler: 1 if it names the module, else 3, of the room."""
     _, _, room, *rest = file.with_suffix("").parts
     folder = ROOT / "tests" / room
     if not folder.exists():
         folder = ROOT / "tests" / "compiler"
     module = ".".join(("tawa", room, *(part for part in rest if part != "__init__")))
-    near: dict[tuple[bool, bool], list[Path]] = {}
+    found: dict[str, int] = {}
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
-        named = module in test.read_text() or test.stem == f"test_{rest[-1]}"
-        near.setdefault((named, folder in test.parents), []).append(test)
-    order = [
-        test for key in ((True, True), (True, False), (False, True)) for test in near.get(key, [])
-    ]
-    return [str(test.relative_to(ROOT)) for test in order]
+        if module in test.read_text() or test.stem == f"test_{rest[-1]}":
+            found[str(test.relative_to(ROOT))] = 1
+        elif folder in test.parents:
+            found[str(test.relative_to(ROOT))] = 3
+    return found
 
 
-def pytest(copy: Path, tests: list[str], seconds: float) -> tuple[int, str]:
-    """Run tests in a copy of the repository: the exit status and what was said. May time out."""
-    environment = {**os.environ, "PYTHONPATH": python_path(copy), "PYTHONDONTWRITEBYTECODE": "1",
-                   "TAWA_CACHE_DIR": str(copy / "cache")}  # fmt: skip
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
+@dataclass(frozen=True)
+class Stage:
+    """Tests that one process runs, in their order."""
+
+    tests: list[str]
+    seconds: float
+    """What they take together."""
+    longest: float
+
+
+def stages(made: Mutant, covers: Covers, seconds: float) -> list[Stage]:
+    """The tests that run a mutant's line: a few of the nearest and quickest, then the others."""
+    close = near(made.file)
+    file = "/".join(made.file.parts[2:])
+    cases: Counter[str] = Counter()
+    costs: list[tuple[bool, float, int]] = []
+    for index in sorted(covers.running(file, *made.lines), key=lambda i: covers.seconds[i]):
+        test, took = covers.tests[index], covers.seconds[index] + 0.02
+        cases[test.partition("[")[0]] += 1  # other tests say more than other cases of one
+        weight = close.get(test.partition("::")[0], 0)
+        cost = took * cases[test.partition("[")[0]] * (weight or 1)
+        costs.append((weight == 0, cost, index))
+    found: list[Stage] = []
+    for far, ends in ((False, (4.0, seconds)), (True, (4.0, seconds / 2))):
+        begin, chosen = 0.0, list[int]()
+        for _, _, index in sorted(c for c in costs if c[0] is far):
+            took = covers.seconds[index] + 0.02
+            if begin and begin + took > ends[1]:
+                continue
+            if begin <= ends[0] < begin + took and chosen:
+                found.append(stage(chosen, covers))
+                chosen = []
+            chosen.append(index)
+            begin += took
+        if chosen:
+            found.append(stage(chosen, covers))
+    return found
+
+
+def stage(chosen: list[int], covers: Covers) -> Stage:
+    """Tests for one process; those of a file together, the quickest file first."""
+    files: defaultdict[str, list[str]] = defaultdict(list)
+    for index in chosen:
+        files[covers.tests[index].partition("::")[0]].append(covers.tests[index])
+    took = [covers.seconds[index] for index in chosen]
+    return Stage([test for tests in files.values() for test in tests], sum(took), max(took))
+
+
+def pytest(copy: Path, asked: Stage) -> tuple[str, str]:
+    """Run tests in a copy of the repository: the one that failed ("" if none), what was said."""
+    list_of, failed = copy / "chosen.txt", copy / "chosen.failed"
+    list_of.write_text("\n".join(asked.tests))
+    failed.unlink(missing_ok=True)
+    path = os.pathsep.join(
+        filter(None, (f"{copy / 'src'}", f"{copy / 'scripts'}", os.environ.get("PYTHONPATH")))
+    )
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1",
+                   "TAWA_CACHE_DIR": str(copy / "cache"), "TAWA_CHOSEN": str(list_of),
+                   "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+    each, limit = 20 + 6 * asked.longest, 60 + 4 * asked.seconds
+    files = list(dict.fromkeys(test.partition("::")[0] for test in asked.tests))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb", "short", "-p", "covering",
+               "-p", "no:cacheprovider", "-p", "no:benchmark", "--timeout", str(int(each)),
+               *files]  # fmt: skip
     try:
-        done = subprocess.run(command, cwd=copy, env=environment, timeout=seconds, check=False,
+        done = subprocess.run(command, cwd=copy, env=environment, timeout=limit, check=False,
                               capture_output=True, text=True)  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "all: no end", ""
     finally:
         shutil.rmtree(copy / "cache", ignore_errors=True)
-    return done.returncode, done.stdout + done.stderr
+    said = (done.stdout + done.stderr)[-1500:]
+    if done.returncode == 0:
+        return "", said
+    if failed.exists():
+        return failed.read_text(), said
+    return "all: not started" if done.returncode != 5 else "", said
 
 
-def judged(number: int, copy: Path, seconds: float, usable: set[str]) -> dict[str, Any]:
+def judged(number: int, copy: Path, seconds: float, covers: Covers) -> dict[str, Any]:
     """Run the tests of a mutant in a copy of the repository; a row.
 
     What fails must pass without the change.
     """
-    made = mutant(number)
+    made, begin = mutant(number), time.monotonic()
+    row: dict[str, Any] = {"number": number, "file": str(made.file), "line": made.line,
+                           "old": made.old, "new": made.new, "verdict": "not caught",
+                           "near": False, "by": "", "tests": 0, "said": ""}  # fmt: skip
+    if (str(made.file), made.old, made.new) in equivalents():
+        return {**row, "verdict": "equivalent"}
+    asked = stages(made, covers, seconds)
+    if not asked:
+        return {**row, "verdict": "not covered"}
     place = copy / made.file
-    row = {"number": number, "file": str(made.file), "line": made.line, "old": made.old,
-           "new": made.new}  # fmt: skip
-    before, begin = place.read_text(), time.monotonic()
-    tests, said, by = [test for test in tests_of(made.file) if test in usable], "", ""
-    if not tests:
-        return {**row, "verdict": "no tests", "by": "", "seconds": 0.0, "said": ""}
-    place.write_text(made.text)
-    try:
-        status, said = pytest(copy, tests, seconds)
-        verdict = "caught" if status else "not caught"
-    except subprocess.TimeoutExpired:
-        verdict = "not caught in time"
-    finally:
-        place.write_text(before)
-    if verdict == "caught":
-        lines = [x for x in said.splitlines() if x.startswith(("FAILED ", "ERROR "))]
-        by = lines[0].split(" ", 1)[1].split(" - ")[0] if lines else ""
+    before = place.read_text()
+    for one in asked:
+        row["tests"] += len(one.tests)
+        place.write_text(made.text)
         try:
-            status, said = pytest(copy, [by] if by else tests, seconds)
-            verdict = "fails without the change" if status else "caught"
-        except subprocess.TimeoutExpired:
-            verdict = "fails, not tried without the change"
-    took = round(time.monotonic() - begin, 1)
-    tail = "" if verdict == "caught" else said[-600:]
-    return {**row, "verdict": verdict, "by": by, "seconds": took, "said": tail}
+            by, said = pytest(copy, one)
+        finally:
+            place.write_text(before)
+        if not by:
+            continue
+        again = one if by.startswith("all:") else Stage([by], one.longest, one.longest)
+        broken, _ = pytest(copy, again)
+        row["verdict"] = "fails without the change" if broken else "caught"
+        row |= {"by": by, "said": said[-500:]}
+        first = one.tests[0] if by.startswith("all:") else by
+        row["near"] = first.partition("::")[0] in near(made.file)
+        break
+    return {**row, "seconds": round(time.monotonic() - begin, 1)}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
     """How many were caught, and the others."""
     counts = Counter(row["verdict"] for row in rows)
-    lines = [f"{counts['caught']} of {len(rows)} caught; {dict(counts)}"]
+    tried = len(rows) - counts["equivalent"] - counts["not covered"]
+    close = sum(row["verdict"] == "caught" and row["near"] for row in rows)
+    lines = [f"{counts['caught']} of {tried} caught ({counts['caught'] / max(tried, 1):.1%}), "
+             f"{close} by the nearest tests; {dict(counts)}"]  # fmt: skip
+    rooms: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        if row["verdict"] != "caught":
+        rooms[Path(row["file"]).parts[2]][row["verdict"]] += 1
+    lines += [f"  {room}: {dict(found)}" for room, found in sorted(rooms.items())]
+    for row in sorted(rows, key=lambda row: row["file"]):
+        if row["verdict"] not in ("caught", "equivalent"):
             lines += [f"{row['number']} {row['verdict']} {row['file']}:{row['line']}",
                       f"  - {row['old']}", f"  + {row['new']}"]  # fmt: skip
     return "\n".join(lines)
 
 
-def run(numbers: list[int], jobs: int, seconds: float, out: Path) -> list[dict[str, Any]]:
+def run(
+    numbers: list[int], jobs: int, seconds: float, out: Path, covers: Covers
+) -> list[dict[str, Any]]:
     """Judge mutants, each process in a copy of its own; rows are written as they come."""
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
@@ -249,14 +336,11 @@ def run(numbers: list[int], jobs: int, seconds: float, out: Path) -> list[dict[s
                 shutil.copytree(ROOT / part, copy / part, symlinks=True)
             shutil.copy(ROOT / "pyproject.toml", copy)
             copies.put(copy)
-        folders = sorted({test.parent for test in (ROOT / "tests").glob("*/**/test_*.py")})
-        usable = set[str]().union(*pool.map(collected, folders))
-        print(len(usable), "test files can be run", flush=True)
 
         def one(number: int) -> dict[str, Any]:
             copy = copies.get()
             try:
-                return judged(number, copy, seconds, usable)
+                return judged(number, copy, seconds, covers)
             finally:
                 copies.put(copy)
 
@@ -264,31 +348,47 @@ def run(numbers: list[int], jobs: int, seconds: float, out: Path) -> list[dict[s
             rows.append(done.result())
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
-            print(rows[-1], flush=True)
+            print({k: v for k, v in rows[-1].items() if k != "said"}, flush=True)
     return rows
 
 
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cover", type=Path, help="note which lines tests run, in this file")
+    parser.add_argument("--limit", type=float, default=1800, help="seconds for that")
+    parser.add_argument("--covers", type=Path, help="what `--cover` wrote")
     parser.add_argument("--first", type=int, default=0, help="the first number")
     parser.add_argument("--count", type=int, default=150, help="how many")
+    parser.add_argument("--only", help="numbers, with commas between")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for the tests of one")
     parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="for the rows")
     parser.add_argument("--show", type=int, help="print one mutant")
-    parser.add_argument("--summary", type=Path, help="of a file of rows")
+    parser.add_argument("--summary", type=Path, nargs="+", help="of files of rows")
     chosen = parser.parse_args()
-    if chosen.show is not None:
-        made = mutant(chosen.show)
-        print(
-            f"{made.file}:{made.line}\n- {made.old}\n+ {made.new}", *tests_of(made.file), sep="\n"
-        )
+    if chosen.cover:
+        note(chosen.cover, chosen.jobs, chosen.limit)
+    elif chosen.show is not None:
+        show(mutant(chosen.show), chosen.covers and Covers(chosen.covers), chosen.seconds)
     elif chosen.summary:
-        print(summary([json.loads(line) for line in chosen.summary.read_text().splitlines()]))
+        texts = [file.read_text() for file in chosen.summary]
+        print(summary([json.loads(line) for text in texts for line in text.splitlines()]))
     else:
         numbers = list(range(chosen.first, chosen.first + chosen.count))
-        print(summary(run(numbers, chosen.jobs, chosen.seconds, chosen.out)))
+        if chosen.only:
+            numbers = [int(number) for number in chosen.only.split(",")]
+        if chosen.covers is None:
+            parser.error("--covers is missing: write it with --cover")
+        covers = Covers(chosen.covers)
+        print(summary(run(numbers, chosen.jobs, chosen.seconds, chosen.out, covers)))
+
+
+def show(made: Mutant, covers: Covers | None, seconds: float) -> None:
+    """Print a mutant, and the tests that are asked."""
+    print(f"{made.file}:{made.line}\n- {made.old}\n+ {made.new}")
+    for one in stages(made, covers, seconds) if covers else []:
+        print(f"{one.seconds:.1f} s:", *one.tests, sep="\n  ")
 
 
 if __name__ == "__main__":
