@@ -104,6 +104,10 @@ def test_builders_infer_the_types_of_the_parsed_ops() -> None:
         assert [r.type for r in build(op).results] == [r.type for r in op.results]
 
 
+GIVEN = """%x : tensor<4x2xf32>, %s : tensor<2x2xf32>, %b : tensor<4x2xi8>, %q : tensor<2x2xi8>,
+  %m : tensor<4x2xi32>, %r : tensor<4xi32>, %p : !tawa.ptr<f32>, %f : f32, %n : i32, %l : i64,
+  %t : i1, %d : !tawa.desc<tensor<4x2xf32>>"""
+
 MISTAKES = {
     "tile.program_id 3": "axes 0, 1 and 2",
     "tile.arange 0 to 8 : tensor<16xi32>": "tensor<8xi32> expected",
@@ -123,13 +127,57 @@ MISTAKES = {
     "ew.map addf(%x, %x) : (tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<4x2xf16>": "not f16",
     "ew.map nope(%x) : (tensor<4x2xf32>) -> tensor<4x2xf32>": "unknown scalar function",
     "ew.map negf(%x, %x) : (tensor<4x2xf32>, tensor<4x2xf32>) -> tensor<4x2xf32>": "takes 1 operands",
+    "tile.num_programs 3": "axes 0, 1 and 2",
+    "tile.arange 0 to 0 : tensor<0xi32>": "expected as result",
+    "tile.splat %n : i32 -> tensor<4xf32>": "a scalar f32 expected",
+    "tile.broadcast %x : tensor<4x2xf32> -> tensor<4x2x2xf32>": "cannot broadcast",
+    "tile.broadcast %x : tensor<4x2xf32> -> tensor<4x2xf16>": "cannot broadcast",
+    "tile.expand_dims %x axis -1 : tensor<4x2xf32> -> tensor<4x2x1xf32>": "axis -1 is out of range",
+    "tile.expand_dims %x axis 1 : tensor<4x2xf32> -> tensor<4x2x1xf32>": "tensor<4x1x2xf32> expected",
+    "tile.reshape %x : tensor<4x2xf32> -> tensor<8xf16>": "cannot reshape",
+    "tile.trans %x order [1, 0] : tensor<4x2xf32> -> tensor<4x2xf32>": "tensor<2x4xf32> expected",
+    'tile.reduce "addf" %x axis -1 : tensor<4x2xf32> -> tensor<4xf32>': "axis -1 is out of range",
+    'tile.scan "divf" %x axis 1 : tensor<4x2xf32> -> tensor<4x2xf32>': "no kind of scan",
+    'tile.scan "addf" %x axis 2 : tensor<4x2xf32> -> tensor<4x2xf32>': "axis 2 is out of range",
+    'tile.scan "addf" %x axis 1 : tensor<4x2xf32> -> tensor<4x2xf16>': "the operand's type",
+    "tile.dot %s, %s, %x : tensor<2x2xf32>, tensor<2x2xf32> -> tensor<4x2xf32>": "do not give",
+    "tile.dot %x, %s, %b : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xi8>": "an accumulator of",
+    "tile.dot %x, %s, %m : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xi32>": "only i8 does",
+    "tile.dot %b, %q, %x : tensor<4x2xi8>, tensor<2x2xi8> -> tensor<4x2xf32>": "only i8 does",
+    'tile.dot %x, %s, %x precision "luck" : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xf32>': "precision is one of",
+    "tile.gather %x, %r axis 0 : tensor<4x2xf32>, tensor<4xi32> -> tensor<4xf32>": "the operand's rank",
+    "tile.gather %x, %m axis 2 : tensor<4x2xf32>, tensor<4x2xi32> -> tensor<4x2xf32>": "axis 2 is out of range",
+    "tile.gather %s, %m axis 1 : tensor<2x2xf32>, tensor<4x2xi32> -> tensor<4x2xf32>": "one shape, but along the axis",
+    "tile.gather %x, %x axis 0 : tensor<4x2xf32>, tensor<4x2xf32> -> tensor<4x2xf32>": "i32 indices",
+    "tile.gather %x, %m axis 0 : tensor<4x2xf32>, tensor<4x2xi32> -> tensor<4xf32>": "the indices' shape",
+    "tile.histogram %m : tensor<4x2xi32> -> tensor<8xi32>": "i32 in a row",
+    "tile.histogram %r : tensor<4xi32> -> tensor<8xf32>": "i32 in a row",
+    "tile.load %p mask %t other %n : !tawa.ptr<f32>, i1, i32 -> f32": "`other` of f32",
+    "tile.load %p : !tawa.ptr<f32> -> i32": "f32 expected as result",
+    'tile.load %p eviction "luck" : !tawa.ptr<f32> -> f32': "eviction is one of",
+    "tile.store %p, %f mask %n : !tawa.ptr<f32>, f32, i32": "a mask i1 expected",
+    'tile.store %p, %f cache "ca" : !tawa.ptr<f32>, f32': "cache is one of",
+    'tile.atomic_rmw "addf" %p, %f order "later" scope "gpu" : !tawa.ptr<f32>, f32 -> f32': "order is one of",
+    'tile.atomic_rmw "addf" %p, %f order "relaxed" scope "all" : !tawa.ptr<f32>, f32 -> f32': "scope is one of",
+    'tile.atomic_rmw "addf" %p, %n order "relaxed" scope "gpu" : !tawa.ptr<f32>, i32 -> i32': "f32 expected",
+    'tile.atomic_cas %p, %n, %n order "relaxed" scope "gpu" : !tawa.ptr<f32>, i32': "f32 expected",
+    'tile.atomic_cas %p, %f, %f order "later" scope "gpu" : !tawa.ptr<f32>, f32': "order is one of",
+    'tile.atomic_cas %p, %f, %f order "relaxed" scope "all" : !tawa.ptr<f32>, f32': "scope is one of",
+    "tile.make_desc %p shape [%n] strides [%l, %l] : !tawa.ptr<f32> -> !tawa.desc<tensor<4x2xf32>>": "2 sizes and strides",
+    "tile.make_desc %p shape [%n, %n] strides [%l] : !tawa.ptr<f32> -> !tawa.desc<tensor<4x2xf32>>": "2 sizes and strides",
+    "tile.make_desc %p shape [%n, %n] strides [%l, %l] : !tawa.ptr<f32> -> !tawa.desc<tensor<4x2xf16>>": "element types differ",
+    'tile.make_desc %p shape [%n, %n] strides [%l, %l] padding "one" : !tawa.ptr<f32> -> !tawa.desc<tensor<4x2xf32>>': "padding is one of",
+    "tile.desc_load %d[%n] : !tawa.desc<tensor<4x2xf32>> -> tensor<4x2xf32>": "2 coordinates expected",
+    "tile.desc_load %d[%n, %n] : !tawa.desc<tensor<4x2xf32>> -> tensor<2x2xf32>": "expected as result",
+    "tile.desc_store %d[%n, %n], %s : !tawa.desc<tensor<4x2xf32>>, tensor<2x2xf32>": "a value tensor<4x2xf32>",
+    'tile.desc_store %d[%n, %n], %x reduce "divf" : !tawa.desc<tensor<4x2xf32>>, tensor<4x2xf32>': "reduce is one of",
+    'tile.assert %n, "never" : i32': "a condition of i1",
 }
 
 
 @pytest.mark.parametrize("line", MISTAKES)
 def test_verifiers_say_what_is_wrong(line: str) -> None:
-    values = f"func.func @f(%x : tensor<4x2xf32>, %p : !tawa.ptr<f32>) {{\n{line}\nfunc.return\n}}"
-    module = parse(values)
+    module = parse(f"func.func @f({GIVEN}) {{\n{line}\nfunc.return\n}}")
     with pytest.raises(VerifyException, match=MISTAKES[line]):
         module.verify()
 
