@@ -168,3 +168,13 @@ def test_without_triton_there_is_nothing_to_enable(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(NoTriton):
         tawa.enable()
+
+
+def test_what_a_launch_gave_is_launched_again_and_counted() -> None:
+    """Libraries that keep compiled kernels themselves launch those: `kernel[grid](*arguments)`."""
+    x, y = torch.arange(10, dtype=torch.float32), torch.zeros(10)
+    with tawa.enable(strict=True) as takeover:
+        compiled = add_one[(1,)](x, y, 10, BLOCK=16)
+        compiled[(1, 1, 1)](y, y, 10, 16)
+    assert torch.equal(y, x + 2)
+    assert [(row.kernel, row.launches) for row in takeover.summary().rows] == [("add_one", 2)]

@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections.abc import Callable
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
 from tawa.base.options import Options
 from tawa.base.target import GPUTarget
 from tawa.base.user_frames import entries
+from tawa.driver.relaunch import Relaunch
 from tawa.ir.decisions.decision import D, Decision, of_kind, remarks
 from tawa.runtime.compile_log import CompileReport, FunctionUsage
 
@@ -33,6 +35,25 @@ class StageNotReadable(TawaError):
 from tawa.driver.compiled import read_module
 
 read_module("builtin.module { tile.load }", "tile")
+"""
+
+
+class NotLaunchable(TawaError):
+    """A compiled kernel that knows no launch was to be launched by itself."""
+
+    explanation = (
+        "What a launch or `kernel.warmup(...)` gives can be launched again with all arguments: "
+        "`compiled[grid](...)`. What `kernel.compile(...)` gives was made for types alone."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+@tawa.jit
+def fill(p):
+    tl.store(p, 1.0)
+
+fill.compile("*f32")[(1,)]
 """
 
 
@@ -120,6 +141,19 @@ class Compiled:
     """Seconds of each stage; empty if it came from the cache."""
     options: Options = field(default=Options(), compare=False)
     """What it was compiled with, as far as a launch says."""
+    relaunch: Relaunch | None = field(default=None, compare=False)
+    """How it is launched by itself, if it was compiled for a launch or a warm-up."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Compiled]:
+        """With its grid, ready to be called with all arguments, `tl.constexpr` ones too."""
+        if self.relaunch is None:
+            raise NotLaunchable(
+                f"{self.name} was compiled, not for a launch",
+                expected="what a launch or `kernel.warmup(...)` gave",
+                found="what `kernel.compile(...)` gave",
+                hint="launch the kernel itself: `kernel[grid](...)`",
+            )
+        return partial(self.relaunch, grid)
 
     def __repr__(self) -> str:
         """The name, what it uses of a multiprocessor, and the stages that can be read."""

@@ -36,7 +36,7 @@ from tawa.driver.fitting import Fitting
 from tawa.driver.host_launch import compile_for_host
 from tawa.driver.launch_options import launch_options
 from tawa.driver.progress import progress
-from tawa.driver.warm import Warm
+from tawa.driver.relaunch import Relaunch
 from tawa.driver.wishes import fitted_wishes
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
@@ -135,20 +135,21 @@ class Kernel(JITFunction):
         )
 
     @entry
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled | Warm:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled:
         """`kernel[grid](*args, **kwargs)`, or, for a warm-up, only its compilation."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self._launch(grid, *args, **kwargs)
 
     @entry
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Warm:
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Compiled:
         """Compile for these arguments without launching; needs no device. See `compile`.
 
         What it gives can be launched: `warm[grid](*arguments)`.
         """
         compiled = self.compile(*args, **kwargs)
-        return Warm(compiled, self, self._options(self._named(*args, **kwargs), kwargs))
+        options = self._options(self._named(*args, **kwargs), kwargs)
+        return replace(compiled, relaunch=Relaunch(self, options))
 
     @entry
     def compile(self, *args: Any, **kwargs: Any) -> Compiled:
@@ -239,11 +240,13 @@ class Kernel(JITFunction):
     def _fitting(
         self, request: Request, asked: Mapping[str, Any], kinds: Mapping[str, Kind]
     ) -> Fitting:
-        parts = request.types, request.constants, request.options
-        return Fitting(
-            self, *parts, asked, tuple(kinds),
-            lambda options: self._compile(replace(request, options=options)),
-        )  # fmt: skip
+        parts, relaunch = (request.types, request.constants, request.options), Relaunch(self, asked)
+
+        def compile_(options: Options) -> Compiled:
+            compiled = self._compile(replace(request, options=options))
+            return replace(compiled, relaunch=relaunch)
+
+        return Fitting(self, *parts, asked, tuple(kinds), compile_)
 
     @property
     def chip(self) -> Chip:
@@ -460,6 +463,8 @@ class Kernel(JITFunction):
             sizes = fitting.sizes(grid, named)
             if place == HOST:
                 found = self._for_host(request, lambda: fitting.fitted(sizes))
+                relaunch = Relaunch(self, asked)
+                found = replace(found, compiled=replace(found.compiled, relaunch=relaunch))
             else:
                 found = fitting.fitted(sizes)
             load = partial(launch_of, kinds=kinds, place=place)

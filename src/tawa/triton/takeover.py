@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from tawa.base.errors import TawaError
 from tawa.base.user_frames import stack_level
+from tawa.driver.entries import Entry
 from tawa.driver.jit import Kernel
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.arguments import classify
@@ -45,13 +46,26 @@ class Call:
         return on_host((*self.args, *self.kwargs.values()))
 
 
+class AdoptedKernel(Kernel):
+    """A kernel of ours for a function of Triton's, which counts what is launched again."""
+
+    def __init__(self, adopted: Adopted, function: Any, **options: Any) -> None:
+        super().__init__(function, **options)
+        self._adopted = adopted
+
+    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
+        super()._start(entry, grid, values, stream, call)
+        self._adopted.count(SIMULATOR if entry.place == HOST else TAWA)
+
+
 class Adopted:
     """A function of Triton's as a kernel of ours, and what became of its launches."""
 
     def __init__(self, function: Any, types: Mapping[str, str] | None = None) -> None:
         self.function = function
         self.name: str = function.__name__
-        self.kernel = Kernel(
+        self.kernel = AdoptedKernel(
+            self,
             function,
             do_not_specialize=tuple(function.do_not_specialize or ()),
             do_not_specialize_on_alignment=tuple(function.do_not_specialize_on_alignment or ()),
