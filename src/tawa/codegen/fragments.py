@@ -32,7 +32,7 @@ from tawa.hopper.dialect.fragment import (
 )
 from tawa.hopper.dialect.lanes import SwapBits
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
-from tawa.hopper.dialect.sync import ORDERS_MEMORY, CtaSync, NamedBarrierSync
+from tawa.hopper.dialect.sync import ORDERS_MEMORY
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
@@ -179,11 +179,9 @@ def scratch(g: GroupLowering, tile: TileType) -> SSAValue:
 
 def team_sync(g: GroupLowering, *, orders_memory: bool = False) -> None:
     """All warps of the team meet; for the sake of global memory, where nothing else says so."""
-    alone = g.kernel.only_group and g.teams == 1
-    meeting = CtaSync() if alone else NamedBarrierSync(g.team_barrier(), 32 * g.warps)
+    meeting = g.meet()
     if orders_memory:
         meeting.attributes[ORDERS_MEMORY] = UnitAttr()
-    g.do(meeting)
 
 
 def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:

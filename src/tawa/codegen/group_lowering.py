@@ -208,14 +208,18 @@ class GroupLowering:
             return self.constant(base)
         return self.map("addi", self.team_index(), self.constant(base))
 
+    def meet(self) -> Operation:
+        """All warps of this team meet; of a single warp, its lanes."""
+        alone = self.kernel.only_group and self.teams == 1 and self.warps > 1
+        meeting = CtaSync() if alone else NamedBarrierSync(self.team_barrier(), 32 * self.warps)
+        self.do(meeting)
+        return meeting
+
     def meeting(self) -> list[Operation]:
         """Ops by which all warps of this team meet."""
         block = Block()
         self._block.append(block)
-        if self.kernel.only_group and self.teams == 1:
-            self.do(CtaSync())
-        else:
-            self.do(NamedBarrierSync(self.team_barrier(), 32 * self.warps))
+        self.meet()
         self._block.pop()
         made = list(block.ops)
         for op in made:

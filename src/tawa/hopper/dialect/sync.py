@@ -288,11 +288,18 @@ class _Named(HopperOp):
 
 @irdl_op_definition
 class NamedBarrierSync(_Named):
-    """Arrive and wait until all threads have arrived."""
+    """Arrive and wait until all threads have arrived; a warp's meet without the barrier."""
 
     name: ClassVar[str] = "hopper.named_barrier_sync"
     TEXT: ClassVar[str] = "named_barrier_sync"
     traits = traits_def(Effects(reads(MEETING), writes(MEETING)))
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction; none where a warp's lanes are together."""
+        if self.threads.value.data == SM_90A.lanes:
+            w.line("__syncwarp();")
+        else:
+            super().cuda(w)
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""

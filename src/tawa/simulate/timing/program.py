@@ -17,6 +17,7 @@ from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.base.layout import LANES
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.dialect.fragment import Extract
@@ -371,7 +372,8 @@ def _wait(code: Code, op: MbarrierWait, _wanted: set[SSAValue]) -> None:
 def _named(waits: bool) -> Callable[[Code, Any, set[SSAValue]], None]:
     def write(code: Code, op: Any, _wanted: set[SSAValue]) -> None:
         number, threads = code.name(op.barrier), op.threads.value.data
-        code.event(f"{MEET}, {number}, {threads}, {code.threads}, {waits}")
+        if threads > LANES:  # a warp's lanes are together
+            code.event(f"{MEET}, {number}, {threads}, {code.threads}, {waits}")
 
     return write
 
