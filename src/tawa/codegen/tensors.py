@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.analysis.layouts import lane_parts
+from tawa.aref.analysis.spread_rows import Halving, halvings
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
 from tawa.base.types import byte_size, element_of, f32, shape_of
@@ -28,8 +29,10 @@ from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering
 from tawa.codegen.warp_parts import across_warps
 from tawa.hopper.dialect.access_text import CACHE_POLICIES, Manner
 from tawa.hopper.dialect.fragment import (
+    Coordinate,
     Extract,
     Fill,
+    Rearrange,
     ReduceRegisters,
     Relabel,
     ShuffleXor,
@@ -141,7 +144,12 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
     source = natural(g, op.value)
     assert isinstance(source.type, FragType)
     layout = source.type.layout
-    value = across_lanes(g, g.add(ReduceRegisters(source, axis, kind)), layout, axis, kind)
+    own = g.add(ReduceRegisters(source, axis, kind))
+    shared = halvings(layout, axis) if g.layouts.of.get(op.result) != layout.without(axis) else []
+    if shared and shared[-1].layout == g.layouts.of.get(op.result):
+        value = shared_out(g, own, layout, (axis, shared), kind)
+    else:
+        value = across_lanes(g, own, layout, axis, kind)
     if any(m.dim == axis for m in layout.warp):
         rows = across_warps(g, value, layout, axis)
         parts = across_lanes(g, g.add(ReduceRegisters(rows, 0, kind)), layout_of(rows), 0, kind)
@@ -177,6 +185,36 @@ def across_lanes(
                 value = g.add(Map(kind, [value, other]))
         below *= mode.extent
     return value
+
+
+def shared_out(
+    g: GroupLowering, value: SSAValue, layout: Layout, by: tuple[int, list[Halving]], kind: str
+) -> SSAValue:
+    """Combine what lanes hold along a dimension; each keeps a share of the elements."""
+    axis, exchanges = by
+    for halving in exchanges:
+        kept, given = _halves(g, value, halving)
+        value = g.add(Map(kind, [kept, g.add(ShuffleXor(given, halving.lanes))]))
+    left = exchanges[-1].layout
+    done = {halving.lanes for halving in exchanges}
+    below = 1
+    for mode in layout.lane:
+        for bit in range(mode.extent.bit_length() - 1 if mode.dim == axis else 0):
+            if below << bit not in done:
+                value = g.add(Map(kind, [value, g.add(ShuffleXor(value, below << bit))]))
+        below *= mode.extent
+    assert layout_of(value) == left
+    return value
+
+
+def _halves(g: GroupLowering, value: SSAValue, halving: Halving) -> tuple[SSAValue, SSAValue]:
+    """The half of a thread's registers that it keeps, and the one for the lane across."""
+    layout = halving.layout
+    row, numbers = g.add(Coordinate(halving.dim, 0, layout)), FragType.of(i32, layout)
+    step, zero = (g.add(Fill(g.constant(n), numbers)) for n in (halving.step, 0))
+    upper = g.add(Map("cmpi_ne", [g.add(Map("andi", [row, step])), zero]))
+    low, high = (g.add(Rearrange(value, r, layout)) for r in (halving.low, halving.high))
+    return g.add(Map("select", [upper, high, low])), g.add(Map("select", [upper, low, high]))
 
 
 def lower_any(g: GroupLowering, op: aref.Any) -> None:

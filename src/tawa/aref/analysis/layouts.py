@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tawa.aref.analysis.shared_rows import pays_to_share
+from tawa.aref.analysis.spread_rows import halvings
 from tawa.aref.dialect.ops import (
     CopyInto,
     DotIssue,
@@ -356,7 +357,9 @@ class Layouts:
         if isinstance(op, Map):
             return known
         if isinstance(op, Reduce):
-            return known.without(op.axis.value.data)
+            axis = op.axis.value.data
+            shared = halvings(known, axis) if self._only_stored(op.result) else []
+            return shared[-1].layout if shared else known.without(axis)
         if isinstance(op, LanePartials):
             return lane_parts(known)
         if isinstance(op, Join):
@@ -367,6 +370,25 @@ class Layouts:
             shape = shape_of(op.results[0].type)
             return known.reshaped(shape) or self.default(op.results[0])
         return None
+
+    def _only_stored(self, value: SSAValue) -> bool:
+        """Whether a tile of words is stored, as it is or after elementwise work, and no more."""
+        if byte_size(element_of(value.type)) < WORD or not value.first_use:
+            return False
+        work = [value]
+        while work:
+            for use in work.pop().uses:
+                op = use.operation
+                if isinstance(op, Store) and use.index == op.operands.index(op.value):
+                    others = [v for v in op.operands if v is not op.value]
+                elif isinstance(op, Map) and op.result.first_use:
+                    others = [v for v in op.operands if v is not op.operands[use.index]]
+                    work.append(op.result)
+                else:
+                    return False
+                if not all(self.lazy(v) for v in others if shape_of(v.type)):
+                    return False
+        return True
 
     def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith | Asm | AsmEffect) -> bool:
         """Let the results of an op of several tiles follow from its first operand that is known."""
