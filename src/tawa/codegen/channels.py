@@ -13,9 +13,9 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref.analysis.windows import group_pitch, row_pitches
 from tawa.aref.dialect import ops as aref
 from tawa.codegen.boxes import boxes
-from tawa.codegen.fragments import fragment, team_sync
+from tawa.codegen.fragments import fragment, natural, team_sync
 from tawa.codegen.group_lowering import GROUP_WARPS, Cursor, GroupLowering, RowWindow, View
-from tawa.codegen.matrix import read_by_warps
+from tawa.codegen.matrix import along_rows, read_by_warps, write
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.fragment import Relabel
 from tawa.hopper.dialect.memory import Slot, Subtile, TmaLoad
@@ -88,7 +88,9 @@ def lower_put_enter(g: GroupLowering, op: aref.PutEnter) -> None:
     g.pending_puts[op.token] = [op]
 
 
-def lower_fill(g: GroupLowering, op: aref.LoadInto | aref.CopyInto | aref.TransposeInto) -> None:
+def lower_fill(
+    g: GroupLowering, op: aref.LoadInto | aref.CopyInto | aref.TransposeInto | aref.StoreInto
+) -> None:
     """Remember the copy."""
     g.pending_puts[op.token].append(op)
 
@@ -98,8 +100,8 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
     enter, *loads = g.pending_puts.pop(op.token)
     assert isinstance(enter, aref.PutEnter) and enter.cursor is not None
     cursor, ring = g.cursors[enter.cursor], g.kernel.rings[op.ref]
-    if any(isinstance(load, aref.TransposeInto) for load in loads):
-        _transpose(g, enter, loads)
+    if any(isinstance(load, aref.TransposeInto | aref.StoreInto) for load in loads):
+        _write_tiles(g, enter, loads)
         return
     if any(isinstance(load, aref.CopyInto) for load in loads):
         _copy_tiles(g, enter, loads)
@@ -210,8 +212,8 @@ def _addresses(g: GroupLowering, op: aref.CopyInto) -> tuple[SSAValue, SSAValue 
         return pointers, mask, count
 
 
-def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
-    """Wait for empty, transpose with all warps, make it visible to the tensor core, publish."""
+def _write_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
+    """Wait for empty, write with all warps, make it visible to the tensor core, publish."""
     assert enter.cursor is not None
     cursor, ring = g.cursors[enter.cursor], g.kernel.rings[enter.ref]
     create = enter.ref.owner
@@ -221,8 +223,11 @@ def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -
     _views(g, enter, cursor.slot)
     order = create.interleaved is not None
     for op in fills:
-        assert isinstance(op, aref.TransposeInto)
+        assert isinstance(op, aref.TransposeInto | aref.StoreInto)
         with g.made_for(op):
+            if isinstance(op, aref.StoreInto):
+                write(g, along_rows(g, natural(g, op.value)), g.views[op.view].tile)
+                continue
             source, target = g.views[op.source].tile, g.views[op.view].tile
             g.do(TransposeTile(source, target, g.warps, g.kernel.in_flight, interleaved=order))
     g.do(FenceProxyAsync())
@@ -395,15 +400,17 @@ def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
 def _has_met(g: GroupLowering, op: aref.Consumed) -> bool:
     """Whether the threads fenced their loads and met right before.
 
-    A role that moves tiles did when it published what it made of this one, one that computes when
-    it had copied it for a product of warp groups, and any when it gave back another slot.
+    A role that moves or converts tiles did when it published what it made of this one, one that
+    computes when it had copied it for a product of warp groups, and any when it gave back another
+    slot.
     """
     before = op.prev_op
     if isinstance(before, aref.Consumed) and before.completion.data == op.completion.data == "none":
         return _filled_by_engine(g, before) or not _filled_by_engine(g, op)
     if isinstance(before, aref.Stage):
         return not read_by_warps(before.view)
-    return g.group.moves is not None and isinstance(before, aref.PutExit)
+    passes_on = g.group.moves is not None or g.group.converts is not None
+    return passes_on and isinstance(before, aref.PutExit)
 
 
 def _read_beside_products(g: GroupLowering, op: aref.Consumed) -> bool:
@@ -510,6 +517,7 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.LoadInto: lower_fill,
     aref.CopyInto: lower_fill,
     aref.TransposeInto: lower_fill,
+    aref.StoreInto: lower_fill,
     aref.PutExit: lower_put_exit,
     aref.GetEnter: lower_get_enter,
     aref.Views: lower_views,

@@ -298,7 +298,9 @@ class LowerToHopper:
             single = group.single is not None
             count = group.warps.value.data
             teams = group.teams.value.data
+            converts = group.converts is not None
             registers = split.producer if group.loads else split.consumer
+            registers = split.converter if converts else registers
             if moving and not group.computes:
                 count, registers = (1 if single else count), None
             # Products' descriptors and addresses are computed from a warp-uniform number.
@@ -306,7 +308,7 @@ class LowerToHopper:
             whole = len(groups) == teams == 1 and not single and not multiplies
             roles.append(
                 Role(group.role.data, first, count, teams, Region(block), single=single,
-                     gives=group.copies is not None, whole=whole,
+                     gives=group.copies is not None or converts, whole=whole,
                      registers=registers if specialised else None)
             )  # fmt: skip
             meet[roles[-1]] = lowering.meeting
@@ -331,8 +333,9 @@ class LowerToHopper:
 
 def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
     """What the roles of a CTA need of its registers."""
-    computing = [g for g in groups if g.computes]
+    computing = [g for g in groups if g.computes and g.converts is None]
     copying = [g for g in groups if g.copies is not None]
+    converting = [g for g in groups if g.converts is not None]
     warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
     # Products of few rows leave registers over: several CTAs are to share them.
     by_warps = bool(computing) and all(map(multiplies_by_warps, computing))
@@ -341,7 +344,16 @@ def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
         max(map(_accumulators, computing), default=0),
         sum(g.warps.value.data for g in copying),
         max(map(_addresses, copying), default=0),
+        sum(g.warps.value.data for g in converting),
+        max(map(_converted, converting), default=0),
     )
+
+
+def _converted(group: aref.WarpGroup) -> int:
+    """Elements of operands that a thread of a converting role makes at a time."""
+    stores = [op for op in group.walk() if isinstance(op, aref.StoreInto)]
+    threads = SM_90A.lanes * group.warps.value.data
+    return max((math.prod(shape_of(op.value.type)) // threads for op in stores), default=0)
 
 
 def _addresses(group: aref.WarpGroup) -> int:

@@ -359,7 +359,7 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     if turned:
         g.do(SharedStore(g.add(Relabel(value, value.type.layout.permuted((1, 0)))), place))
     else:
-        _write(g, _along_rows(g, value), place)
+        write(g, along_rows(g, value), place)
     if not read_by_warps(op.view):
         g.do(FenceProxyAsync())
     if not isinstance(op.next_op, aref.Stage):
@@ -367,7 +367,7 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     g.views[op.view] = View(place, shape, turned)
 
 
-def _along_rows(g: GroupLowering, value: SSAValue) -> SSAValue:
+def along_rows(g: GroupLowering, value: SSAValue) -> SSAValue:
     """A tile's registers in the order of a row's elements, if a thread has neighbours there."""
     assert isinstance(value.type, FragType)
     layout = value.type.layout
@@ -408,7 +408,7 @@ def read_by_warps(view: SSAValue) -> bool:
     )
 
 
-def _write(g: GroupLowering, value: SSAValue, place: SSAValue) -> None:
+def write(g: GroupLowering, value: SSAValue, place: SSAValue) -> None:
     """Registers to a tile: 8x8 elements at a time if products left them there, else by threads."""
     tile, found = place.type, value.type
     assert isinstance(tile, TileType) and isinstance(found, FragType)

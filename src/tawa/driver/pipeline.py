@@ -7,6 +7,7 @@ from typing import Any
 
 from tawa.aref.passes.async_dots import AsyncDots
 from tawa.aref.passes.conditional_rescaling import ConditionalRescaling
+from tawa.aref.passes.conversions import Conversions
 from tawa.aref.passes.cursors import Cursors
 from tawa.aref.passes.last_iteration_peeling import LastIterationPeeling
 from tawa.aref.passes.named_barrier_ping_pong import NamedBarrierPingPong
@@ -103,6 +104,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Before everything that takes products for those of warp groups.
             WarpProducts(options, decided),
             # While loads, gets and products are as partition leaves them.
+            Conversions(options, decided),
             Transposes(decided),
             # Once rings are final.
             LastIterationPeeling(decided),

@@ -171,7 +171,8 @@ class Depths:
         if all(g.copies is None for g in groups):
             return {}
         found = dict(depths)
-        computing = sum(g.warps.value.data * g.teams.value.data for g in groups if g.computes)
+        multiplying = [g for g in groups if g.computes and g.converts is None]
+        computing = sum(g.warps.value.data * g.teams.value.data for g in multiplying)
         by_warps = any(map(multiplies_by_warps, groups))
         if (computing == SM_90A.group_warps or by_warps) and self.options.ctas_per_sm == 1:
             for ctas in (4, 3, 2) if by_warps else (2,):

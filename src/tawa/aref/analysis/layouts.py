@@ -24,6 +24,7 @@ from tawa.aref.dialect.ops import (
     DotWait,
     LanePartials,
     Stage,
+    StoreInto,
     Unset,
     ViewRead,
     WarpDot,
@@ -97,7 +98,7 @@ def _staged_across(value: SSAValue, dim: int) -> bool:
         for use in tile.uses:
             op = use.operation
             following: tuple[SSAValue, int] | None = None
-            if isinstance(op, Stage) and across == 0:
+            if isinstance(op, Stage | StoreInto) and across == 0:
                 return True
             if isinstance(op, Map) and shape_of(op.result.type) == shape_of(tile.type):
                 following = op.result, across
@@ -512,7 +513,7 @@ class Layouts:
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
             if square is not None:
                 return square
-        if any(isinstance(use.operation, Stage) for v in together for use in v.uses):
+        if any(isinstance(use.operation, Stage | StoreInto) for v in together for use in v.uses):
             # What is loaded element by element is stored to shared memory in words.
             word = max(1, WORD // byte_size(element_of(value.type)))
             vector = max(vector, math.gcd(word, self.axes.of(op.ptr).contiguous[dim]))

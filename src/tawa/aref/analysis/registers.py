@@ -59,13 +59,35 @@ class Copying:
 
 
 @dataclass(frozen=True)
+class Converting:
+    """A role that computes operands: its warps, and how many elements a thread makes at a time."""
+
+    warps: int
+    elements: int
+
+    @property
+    def groups(self) -> int:
+        """Warp groups."""
+        return self.warps // SM_90A.group_warps
+
+    def registers(self, entry: int) -> int:
+        """Of a thread, which is launched with `entry`: for an element, and what it is made of."""
+        step = SM_90A.register_step
+        return min(entry, -(-(BESIDE + self.elements) // step) * step)
+
+    def __bool__(self) -> bool:
+        return self.warps > 0
+
+
+@dataclass(frozen=True)
 class Budget:
-    """Registers a thread of the loading and of the computing roles; None leaves the launch's."""
+    """Registers a thread of each kind of role; None leaves the launch's."""
 
     producer: int | None
     consumer: int | None
     limit: int
     """What a thread of the computing role may use."""
+    converter: int | None = None
 
 
 def budget(
@@ -74,33 +96,37 @@ def budget(
     accumulators: int,
     narrow: bool = False,
     copying: Copying | None = None,
+    converting: Converting | None = None,
 ) -> Budget:
     """The split of the register file; `accumulators` is a consumer thread's accumulator registers.
 
     The pool is what the launch got: the entry count times the threads, not the whole file. With
     `narrow`, or many accumulators, the loading role keeps the fewest registers there are. One that
-    is `copying` through pointers needs them for addresses, as far as the accumulators let it.
+    is `copying` through pointers needs them for addresses, as far as the accumulators let it. A
+    role that is `converting` beside the consumers gets what its tile takes.
     """
     loaders = copying.groups if copying else 1
-    threads = target.lanes * (consumer_warps + loaders * target.group_warps)
+    converters = converting.groups if converting else 0
+    threads = target.lanes * (consumer_warps + (loaders + converters) * target.group_warps)
     step = target.register_step
     entry = min(target.max_registers, target.registers // threads // step * step)
     groups, rest = divmod(consumer_warps, target.group_warps)
     if groups == 0 or rest or entry >= MOST:
         return Budget(None, None, entry)
-    pool = entry * (groups + loaders)
+    converter = converting.registers(entry) if converting else None
+    pool = entry * (groups + loaders + converters) - converters * (converter or 0)
     if copying:
         wanted = copying.registers + (-LESS - 2 * copying.spare if narrow else copying.spare)
         least = -(-(accumulators + BESIDE_ACCUMULATORS) // step) * step
         left = (pool - groups * least) // loaders // step * step
         producer = min(entry, max(FEWEST, min(left, -(-wanted // step) * step)))
         consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
-        return Budget(producer, consumer, consumer)
+        return Budget(producer, consumer, consumer, converter)
     producer = PRODUCER.get(threads, target.min_role_registers)
     if narrow or accumulators >= MANY or entry < ENOUGH:
         producer = target.min_role_registers
     consumer = min(MOST, (pool - producer) // groups // step * step)
-    return Budget(producer, consumer, consumer)
+    return Budget(producer, consumer, consumer, converter)
 
 
 @dataclass(frozen=True)
@@ -108,17 +134,22 @@ class Sharing:
     """What the roles of a CTA need, whatever an attempt leaves to them."""
 
     warps: int
-    """Of the computing roles; 0 if no others share registers with them."""
+    """Of the computing roles that multiply; 0 if no others share registers with them."""
     accumulators: int
     copiers: int
     """Warps that copy through pointers."""
     addresses: int
     """Of one of their threads."""
+    converters: int = 0
+    """Warps that compute operands."""
+    converted: int = 0
+    """Elements that one of their threads makes at a time."""
 
     def split(self, target: Chip, narrow: bool, spare: int) -> Budget:
         """The split of the register file in an attempt; see `Slack` for what it leaves."""
         copying = Copying(self.copiers, self.addresses, spare)
-        return budget(target, self.warps, self.accumulators, narrow, copying)
+        converting = Converting(self.converters, self.converted)
+        return budget(target, self.warps, self.accumulators, narrow, copying, converting)
 
 
 def blocks_in_flight(registers: int) -> int:

@@ -389,6 +389,31 @@ class TransposeInto(ArefOp):
 
 
 @irdl_op_definition
+class StoreInto(ArefOp):
+    """Store a tile that the role has computed into a view, with all its threads."""
+
+    name: ClassVar[str] = "aref.store_into"
+    value: SSAValue = operand_def(base(TensorType))
+    view: SSAValue = operand_def(ViewType)
+    ref: SSAValue = operand_def(RefType)
+    token: SSAValue = operand_def(TokenType)
+    traits = traits_def(Effects(writes(SLOT, "view"), writes(FILLED, "ref")))
+    assembly_format = (
+        "$value `into` $view `of` $ref `,` $token attr-dict "
+        "`:` type($value) `,` type($view) `,` type($ref)"
+    )
+
+    def __init__(self, value: SSAValue, view: SSAValue, ref: SSAValue, token: SSAValue):
+        super().__init__(operands=[value, view, ref, token])
+
+    def verify_(self) -> None:
+        """The view has the tile's type."""
+        assert isinstance(self.view.type, ViewType)
+        if self.view.type.tile != self.value.type:
+            raise VerifyException("the view has the type of the tile that is stored")
+
+
+@irdl_op_definition
 class ViewTrans(ArefOp):
     """The view with its two dimensions exchanged; no data moves."""
 
@@ -490,6 +515,7 @@ CHANNEL_OPS: tuple[type[ArefOp], ...] = (
     LoadInto,
     CopyInto,
     TransposeInto,
+    StoreInto,
     ViewTrans,
     ViewReshape,
     ViewSlice,

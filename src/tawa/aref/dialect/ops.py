@@ -38,6 +38,7 @@ from tawa.aref.dialect.channel_ops import (
     PutEnter,
     PutExit,
     Start,
+    StoreInto,
     TransposeInto,
     ViewRead,
     ViewReshape,
@@ -91,6 +92,7 @@ __all__ = [
     "Restage",
     "Stage",
     "Start",
+    "StoreInto",
     "TeamIndex",
     "TokenType",
     "TransposeInto",
@@ -116,8 +118,9 @@ class WarpGroup(ArefOp):
 
     `single`: one thread of it suffices. `copies`: it loads as such a role does, but through
     pointers, with all its threads. `moves`: it moves tiles between rings and computes nothing, so
-    it needs few registers and shares a warp group with other such roles. The warp groups of a team
-    share the rows of a matrix product, or with `split_columns` its columns.
+    it needs few registers and shares a warp group with other such roles. `converts`: it computes what
+    the products of another role read. The warp groups of a team share the rows of a matrix product,
+    or with `split_columns` its columns.
     """
 
     name: ClassVar[str] = "aref.warp_group"
@@ -127,6 +130,7 @@ class WarpGroup(ArefOp):
     single: UnitAttr | None = opt_prop_def(UnitAttr)
     copies: UnitAttr | None = opt_prop_def(UnitAttr)
     moves: UnitAttr | None = opt_prop_def(UnitAttr)
+    converts: UnitAttr | None = opt_prop_def(UnitAttr)
     split_columns: UnitAttr | None = opt_prop_def(UnitAttr)
     body: Region = region_def("single_block")
     traits = traits_def(NoTerminator(), Effects(writes(ORDER)))
@@ -141,6 +145,7 @@ class WarpGroup(ArefOp):
         single: bool = False,
         copies: bool = False,
         moves: bool = False,
+        converts: bool = False,
         split_columns: bool = False,
     ):
         super().__init__(
@@ -151,6 +156,7 @@ class WarpGroup(ArefOp):
                 "single": UnitAttr() if single else None,
                 "copies": UnitAttr() if copies else None,
                 "moves": UnitAttr() if moves else None,
+                "converts": UnitAttr() if converts else None,
                 "split_columns": UnitAttr() if split_columns else None,
             },
             regions=[body or Region(Block())],

@@ -108,7 +108,7 @@ class Prefetch:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every warp group that loads for itself."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if not group.computes:
+            if not group.computes or group.converts is not None:
                 continue
             for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
                 puts = [op for op in loop.body.block.ops if isinstance(op, PutEnter)]

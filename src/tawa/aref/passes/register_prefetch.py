@@ -24,7 +24,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType,
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
-from tawa.aref.dialect.ops import DotIssue, Stage, WarpDot, WarpGroup
+from tawa.aref.dialect.ops import DotIssue, Stage, StoreInto, WarpDot, WarpGroup
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
@@ -68,7 +68,7 @@ class RegisterPrefetch:
 
     def _loop(self, loop: scf.ForOp, warps: int) -> None:
         body = loop.body.block
-        first = next((op for op in body.ops if isinstance(op, DotIssue | WarpDot)), None)
+        first = next((op for op in body.ops if isinstance(op, DotIssue | WarpDot | StoreInto)), None)
         if first is None:
             return
         loads = self._chosen(_Ahead(loop, first), warps)
@@ -104,7 +104,7 @@ def _staged_loads(body: Block) -> list[Load]:
     """The loads of a body that only staging buffers, and what is computed for them, read."""
     found: list[Load] = []
     for op in body.ops:
-        if isinstance(op, Stage):
+        if isinstance(op, Stage | StoreInto):
             value = op.value
             work, seen = [value], set[SSAValue]()
             while work:

@@ -196,6 +196,21 @@ class MultipliedByWarps(Decision):
 
 
 @dataclass(frozen=True)
+class ConvertedByRole(Decision):
+    """What products read is computed from loaded tiles by a role of its own."""
+
+    tile: str
+    warps: int
+    by = "conversions"
+
+    @property
+    def sentence(self) -> str:
+        """Which tile, and by how many warps."""
+        where = self.place("a product")
+        return f"{self.tile} is computed for products by a role of {self.warps} warps ({where})"
+
+
+@dataclass(frozen=True)
 class TransposedByRole(Decision):
     """A tile is transposed between its load and its products."""
 

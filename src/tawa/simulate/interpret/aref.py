@@ -193,6 +193,12 @@ def _transpose_into(actor: ArefActor, op: ops.TransposeInto) -> None:
     token.slot.tiles[view.index] = tile.reshape(-1, tile.shape[-1]).T.copy()
 
 
+def _store_into(actor: ArefActor, op: ops.StoreInto) -> None:
+    view: View = actor.values[op.view]
+    token: Token = actor.values[op.token]
+    token.slot.tiles[view.index] = np.asarray(actor.known(op.value)).copy()
+
+
 def _dot_issue(actor: ArefActor, op: ops.DotIssue) -> None:
     element = element_of(op.accumulator.type)
     precision = op.precision.data if op.precision else "tf32"
@@ -300,6 +306,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.LoadInto: _load_into,
     ops.CopyInto: _copy_into,
     ops.TransposeInto: _transpose_into,
+    ops.StoreInto: _store_into,
     ops.DotIssue: _dot_issue,
     ops.DotWait: _dot_wait,
     ops.Advance: _advance,
