@@ -87,6 +87,8 @@ class Budget:
     consumer: int | None
     limit: int
     """What a thread of the computing role may use."""
+    entry: int
+    """What a thread is launched with."""
     converter: int | None = None
 
 
@@ -112,7 +114,7 @@ def budget(
     entry = min(target.max_registers, target.registers // threads // step * step)
     groups, rest = divmod(consumer_warps, target.group_warps)
     if groups == 0 or rest or entry >= MOST:
-        return Budget(None, None, entry)
+        return Budget(None, None, entry, entry)
     converter = converting.registers(entry) if converting else None
     pool = entry * (groups + loaders + converters) - converters * (converter or 0)
     if copying:
@@ -121,12 +123,12 @@ def budget(
         left = (pool - groups * least) // loaders // step * step
         producer = min(entry, max(FEWEST, min(left, -(-wanted // step) * step)))
         consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
-        return Budget(producer, consumer, consumer, converter)
+        return Budget(producer, consumer, consumer, entry, converter)
     producer = PRODUCER.get(threads, target.min_role_registers)
     if narrow or accumulators >= MANY or entry < ENOUGH:
         producer = target.min_role_registers
     consumer = min(MOST, (pool - producer) // groups // step * step)
-    return Budget(producer, consumer, consumer, converter)
+    return Budget(producer, consumer, consumer, entry, converter)
 
 
 @dataclass(frozen=True)

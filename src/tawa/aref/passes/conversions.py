@@ -142,7 +142,9 @@ class Conversions:
         for warps in WARPS:
             elements = largest // (SM_90A.lanes * warps)
             shares = Sharing(own, held, copiers, 0, warps, elements)
-            if shares.split(self.options.machine, narrow=False, spare=0).limit >= held + BESIDE:
+            split = shares.split(self.options.machine, narrow=False, spare=0)
+            # The assembler takes no product that does not fit in what threads are launched with.
+            if min(split.limit, split.entry) >= held + BESIDE:
                 return warps
         return 0
 

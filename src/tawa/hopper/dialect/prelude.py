@@ -293,12 +293,12 @@ __device__ __forceinline__ void widen_bytes(f16* to, const i8* x) {
   take_away(to + 2, __byte_perm(bytes, 0x64646464u, 0x4342), 0x64806480u);
 }
 __device__ __forceinline__ void widen_pair(bf16* to, u32 x) {
-  take_away(to, x & 0x007f007fu | 0x43004300u, x & 0x00800080u | 0x43004300u);
+  take_away(to, x & 0xff7fff7fu, x & 0xff80ff80u);
 }
 __device__ __forceinline__ void widen_bytes(bf16* to, const i8* x) {
   const u32 bytes = join_bytes(x);
-  widen_pair(to, __byte_perm(bytes, 0, 0x4140));
-  widen_pair(to + 2, __byte_perm(bytes, 0, 0x4342));
+  widen_pair(to, __byte_perm(bytes, 0x43434343u, 0x4140));
+  widen_pair(to + 2, __byte_perm(bytes, 0x43434343u, 0x4342));
 }
 """,
     "widen_unsigned_bytes": """\
@@ -308,12 +308,12 @@ __device__ __forceinline__ void widen_unsigned_bytes(f16* to, const i8* x) {
   take_away(to + 2, __byte_perm(bytes, 0x64646464u, 0x4342), 0x64006400u);
 }
 __device__ __forceinline__ void widen_unsigned_pair(bf16* to, u32 x) {
-  take_away(to, x & 0x007f007fu | 0x43004300u, (~x & 0x00800080u) * 0x86u);
+  take_away(to, x & 0xff7fff7fu, (~x & 0x00800080u) * 0x86u);
 }
 __device__ __forceinline__ void widen_unsigned_bytes(bf16* to, const i8* x) {
   const u32 bytes = join_bytes(x);
-  widen_unsigned_pair(to, __byte_perm(bytes, 0, 0x4140));
-  widen_unsigned_pair(to + 2, __byte_perm(bytes, 0, 0x4342));
+  widen_unsigned_pair(to, __byte_perm(bytes, 0x43434343u, 0x4140));
+  widen_unsigned_pair(to + 2, __byte_perm(bytes, 0x43434343u, 0x4342));
 }
 """,
     "shared_store": """\
