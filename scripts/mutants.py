@@ -167,6 +167,17 @@ def mutant(number: int) -> Mutant:
         return Mutant(number, file.relative_to(ROOT), line, old, new, changed, edit.lines)
 
 
+def distinct(first: int, count: int) -> list[int]:
+    """So many numbers from the first on whose mutants differ from each other."""
+    found: dict[tuple[Path, str], int] = {}
+    number = first
+    while len(found) < count:
+        made = mutant(number)
+        found.setdefault((made.file, made.text), number)
+        number += 1
+    return list(found.values())
+
+
 @cache
 def equivalents() -> dict[tuple[str, str, str], str]:
     """Why mutants that change nothing do so: by their file, and their line before and after."""
@@ -375,9 +386,8 @@ def main() -> None:
         texts = [file.read_text() for file in chosen.summary]
         print(summary([json.loads(line) for text in texts for line in text.splitlines()]))
     else:
-        numbers = list(range(chosen.first, chosen.first + chosen.count))
-        if chosen.only:
-            numbers = [int(number) for number in chosen.only.split(",")]
+        numbers = [int(number) for number in (chosen.only or "").split(",") if number]
+        numbers = numbers or distinct(chosen.first, chosen.count)
         if chosen.covers is None:
             parser.error("--covers is missing: write it with --cover")
         covers = Covers(chosen.covers)

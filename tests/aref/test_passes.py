@@ -10,6 +10,7 @@ import tawa
 import tawa.language as tl
 from tawa.aref.dialect import ops as aref
 from tawa.driver.compiled import Compiled
+from tawa.driver.inspection.products import products_in_flight
 from tawa.ir.decisions.loops import ProductsInFlight
 from tawa.ir.decisions.memory import LoadsRunAhead
 from tawa.ir.decisions.roles import NotSpecialised
@@ -83,7 +84,9 @@ def test_a_role_keeps_only_what_its_effects_need() -> None:
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_products_in_flight(depth: int) -> None:
     """Iteration k waits until P products are unfinished, then returns the slot of k - P."""
-    math = groups(gemm.compile(*TYPES, mma_depth=depth, num_stages=depth + 2))["math"]
+    compiled = gemm.compile(*TYPES, mma_depth=depth, num_stages=depth + 2)
+    assert products_in_flight(compiled.module("hopper")) == depth
+    math = groups(compiled)["math"]
     (loop,) = [op for op in math.walk() if isinstance(op, scf.ForOp)]
     (wait,) = [op for op in loop.body.walk() if isinstance(op, aref.DotWait)]
     assert wait.pending.value.data == depth

@@ -119,6 +119,27 @@ def test_what_was_asked_for_is_a_demand():
         assert len(list(candidates(found, sizes, asked, H200))) == 1
 
 
+@tawa.jit
+def strips(a, b, c, R, K, M: tl.constexpr, N: tl.constexpr):
+    for r in range(R):
+        acc = tl.zeros((M, N), tl.float32)
+        for k in range(0, K, 64):
+            acc = tl.dot(a.load([r * M, k]), b.load([tl.program_id(0) * N, k]).T, acc)
+        c.store([r * M, tl.program_id(0) * N], acc.to(tl.float16))
+
+
+def test_loops_inside_loops_are_done_as_often_as_both_say():
+    found = profile(strips, *GEMM, "i32", "i32", **TILE)
+
+    def time(rows: int, columns: int) -> float:
+        sizes = Sizes((1320,), (("R", rows), ("K", columns)))
+        return ranking(found, sizes, {}, H200).written.microseconds
+
+    assert time(8, 4096) == pytest.approx(2 * time(4, 4096), rel=0.1)
+    assert time(8, 4096) == pytest.approx(2 * time(8, 2048), rel=0.1)
+    assert time(8, 4096) == pytest.approx(time(64, 512), rel=0.1)
+
+
 def test_few_programs_are_left_as_written():
     found = profile(gemm, *GEMM, "i32", **TILE)
     assert len(list(candidates(found, Sizes((132, 1), (("K", 512),)), {}, H200))) == 1

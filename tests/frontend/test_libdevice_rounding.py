@@ -180,3 +180,12 @@ def test_all_names_are_there_and_the_assembler_takes_them() -> None:
     )
     text = str(compiled.asm["cu"])
     assert all(f"__f{n}(" in text and f"__d{n}(" in text for n in binary)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_signs(kind: Any):
+    x = np.zeros(N, kind)
+    x[:9] = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, -5e-324]
+    x[9] = np.copysign(np.nan, -1)
+    found = run(one, "signbit", np.int32, x)
+    np.testing.assert_array_equal(found, np.signbit(x))

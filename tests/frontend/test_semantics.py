@@ -11,7 +11,7 @@ import pytest
 import tawa.language as tl
 from tawa.base.numerics import decode, encode, round_to
 from tawa.base.types import bf16, e4m3
-from tawa.frontend.source.errors import OutOfRange
+from tawa.frontend.source.errors import NotSupported, OutOfRange
 
 N = 16
 I32 = np.arange(-8, 8, dtype=np.int32)
@@ -185,6 +185,24 @@ def test_narrowing_rounds_to_nearest_even(evaluate):
     assert got[2] == got[3] == 448
     assert got[7] == 16  # 17 lies halfway between 16 and 18
     same(encode(got, e4m3)[4], 0xFE)
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_elements_are_exchanged_where_they_are_as_expected(launch, define, kind):
+    kernel = define(
+        "def kernel(xp, op):\n    i = tl.arange(0, 4)\n"
+        "    old = tl.atomic_cas(xp + i, i * 2, i + 100)\n    tl.store(op + i, old)\n"
+    )
+    x, out = np.array([0, 1, 4, 7], kind), np.zeros(4, kind)
+    launch(kernel, (1,), x, out)
+    same(x, [100, 1, 102, 7])
+    same(out, [0, 1, 4, 7])
+
+
+def test_elements_of_other_widths_are_not_exchanged(launch, define):
+    kernel = define("def kernel(xp):\n    tl.atomic_cas(xp, 0, 1)\n")
+    with pytest.raises(NotSupported, match="16, 32 or 64 bits"):
+        launch(kernel, (1,), np.zeros(4, np.int8))
 
 
 def test_atomics_give_the_old_elements(launch, define):

@@ -19,6 +19,24 @@ for i in range(n):
     total += v
     count = count + 1
 """,
+    "break that is not reached": """
+i = 0
+while i < n:
+    if i > 1000:
+        break
+    total += tl.load(x + i)
+    i += 1
+count = i
+""",
+    "break, or the condition": """
+i = 0
+while tl.load(x + i) > 1:
+    if total > m:
+        break
+    total += tl.load(x + i)
+    i += 2
+count = i
+""",
     "continue": """
 for i in range(0, n, 2):
     v = tl.load(x + i)

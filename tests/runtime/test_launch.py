@@ -17,6 +17,7 @@ import pytest
 from tawa.base.kernel_spec import GridParam, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 from tawa.runtime import launch, streams, tensormap
 from tawa.runtime.arguments import classify
+from tawa.runtime.arrays import HOST
 from tawa.runtime.descriptor import (
     BaseNotAligned,
     DescriptorMismatch,
@@ -32,6 +33,7 @@ from tawa.runtime.launch import (
     Launcher,
     ScalarOutOfRange,
     WrongDevice,
+    require_device,
 )
 
 PLACEHOLDER = 0x7000
@@ -281,6 +283,22 @@ def test_a_host_array_is_named() -> None:
     driver = RecordingDriver(matmul_spec())
     with pytest.raises(WrongDevice, match="argument `c` lies on another device"):
         driver.launcher.launch(1, descriptor(), np.zeros(4, np.float16), 256, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "words"),
+    [
+        (HOST, 0, ("CUDA device 0", "the host's memory")),
+        (1, 0, ("CUDA device 0", "CUDA device 1")),
+        (2, HOST, ("the host's memory", "CUDA device 2")),
+    ],
+)
+def test_where_an_array_lies_and_where_it_should(found: int, expected: int, words: tuple[str, str]):
+    require_device(["a", "b"], 1, 3, 3)
+    with pytest.raises(WrongDevice) as caught:
+        require_device(["a", "b"], 1, found, expected)
+    assert "`b`" in str(caught.value)
+    assert (caught.value.expected, caught.value.found) == words
 
 
 def test_a_value_that_does_not_fit_its_parameter_is_refused() -> None:

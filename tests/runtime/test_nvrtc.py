@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tawa.runtime import nvrtc, sass
-from tawa.runtime.compile_log import parse_log
+from tawa.runtime.compile_log import Finding, parse_log
 from tawa.runtime.nvrtc import CudaCompileError, compile_cuda
 
 TARGET = "sm_90a"
@@ -75,6 +75,18 @@ def matrix_kernel(body: str) -> str:
 
 GOOD_LOOP = "for (int i = 0; i < n; i++) { FENCE WGMMA COMMIT_GROUP WAIT1 } WAIT0"
 EARLY_READ = "for (int i = 0; i < n; i++) { FENCE WGMMA COMMIT_GROUP p[i] = d[0]; WAIT0 }"
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        (Finding("register spills", "8 bytes"), "register spills: 8 bytes"),
+        (Finding("register spills", "8 bytes", function="f"), "register spills in f: 8 bytes"),
+        (Finding("local memory", "a", code="C7510"), "local memory: a [C7510]"),
+    ],
+)
+def test_what_is_said_of_a_finding(finding: Finding, text: str) -> None:
+    assert str(finding) == text
 
 
 def test_a_clean_kernel_has_no_findings() -> None:

@@ -94,6 +94,7 @@ def test_a_search_without_clocks_is_no_proof():
     report = correct("cooperative").check(clocks=False)
     assert report.complete
     assert not report.proved
+    assert report.schedules == 0
     assert "not proved: searched without vector clocks" in report.render()
     assert "every access of shared memory is ordered" not in report.render()
 
@@ -102,6 +103,7 @@ def test_a_search_without_clocks_is_no_proof():
 def test_hand_written_kernels_are_proved(kind: str):
     report = correct(kind).check(schedules=1)
     assert report.proved
+    assert report.schedules == 1
     assert report.same_results
     assert report.states > 100
     assert f"{report.states} states, all visited" in report.render()

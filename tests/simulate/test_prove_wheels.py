@@ -67,6 +67,18 @@ def test_nothing_is_said_of_what_is_not_a_cursor():
     assert computed("xori", [phase, zero(plus(slot_at(0, 4, 2), -3))]) is None
     assert computed("xori", [phase, zero(plus(slot_at(1, 4, 1), -3))]) is None
     assert computed("xori", [slot, 1]) is None
+    # What is no flip: other numbers, and more than the one bit.
+    assert computed("xori", [phase, 2]) is None
+    assert computed("xori", [phase, 0]) is None
+    assert computed("xori", [phase, plus(wraps, 1)]) is None
+    assert computed("xori", [phase, plus(1, wraps, -1)]) is None
+    several = applied("andi", "i32", [applied("divsi", "i32", [plus(slot, 5), 4]), 1])
+    assert computed("xori", [phase, several]) is not None
+    for other in (plus(several, 1), plus(several, several), plus(several, wraps)):
+        assert computed("xori", [phase, other]) is None
+    for part, by in ((plus(slot, 5), 3), (plus(slot_at(1, 4, 1), 5), 4), (plus(slot, -5), 4)):
+        other = applied("andi", "i32", [applied("divsi", "i32", [part, by]), 1])
+        assert computed("xori", [phase, other]) is None
 
 
 def test_turning_back_names_the_same_positions():

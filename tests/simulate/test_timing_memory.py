@@ -25,6 +25,20 @@ def test_what_was_written_before_makes_room():
     assert misses(boxes, 400.0, 300.0, 150.0).rest == pytest.approx(100 / 200)
 
 
+def test_what_is_written_back_is_so_once():
+    """Each load makes room for what it brings, until all that was written has gone."""
+    found = misses([[("a", 100, turn) for turn in range(3)]], 300.0, 300.0, 150.0)
+    assert found.moved == (2.0, 1.5, 1.0)
+    assert found.fresh == (1.0, 1.0, 1.0)
+    assert found.rest == 0.0
+
+
+def test_what_is_looked_at_again_is_not_loaded():
+    found = misses([[("a", 100, 0)] * 3 + [("a", 50, 1)]], 1000.0, 400.0, 0.0)
+    assert found.fresh == (1.0, 0.0, 0.0, 1.0)
+    assert found.rest == pytest.approx(250 / 650)
+
+
 def test_each_load_is_counted_where_it_is():
     boxes = [("a", 100, turn if turn % 40 == 0 else 0) for turn in range(200)]
     found = misses([boxes], 20_000.0, 20_000.0, 0.0)
