@@ -262,9 +262,24 @@ def tune(
 
 
 def explain(
-    name: str = typer.Argument(help="The name in an error's brackets, such as `BadKnob`."),
+    name: str = typer.Argument(
+        help="A kernel, FILE.py:NAME, or the name in an error's brackets, such as `BadKnob`."
+    ),
+    const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
+    option: list[str] = OPTION,
+    launch: str | None = LAUNCH,
+    clock: float | None = CLOCK,
 ) -> None:
-    """Explain an error message: what it means and what to do."""
+    """Say why a kernel takes its time, line by line, or what an error message means.
+
+    Of a kernel: the lines that its predicted time goes to, what binds it, and the changes that are
+    predicted to gain most. Needs no GPU. The launch is that of `example_NAME()`, or `--launch`.
+    """
+    if ".py" in name:
+        from tawa.cli.reporting import LaunchCommand
+
+        typer.echo(LaunchCommand(name, [], const, option, launch).explanation(clock))
+        return
     from tawa.cli.explain import print_explanation
 
     print_explanation(name)

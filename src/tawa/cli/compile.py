@@ -118,6 +118,10 @@ class CompileCommand:
     def __post_init__(self) -> None:
         self.found: FoundKernel = find_kernel(self.where)
 
+    def changes(self) -> dict[str, Any]:
+        """What the command line gives in place of the example's: constants and options."""
+        return {**self._given(), **option_values(assignments("--option", self.options))}
+
     def _arguments(self) -> dict[str, Any]:
         """The kernel's arguments by name, and launch options."""
         given = self._given()

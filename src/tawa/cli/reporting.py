@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tawa.cli.report.model import Report
     from tawa.cli.report.timeline import Timeline
     from tawa.driver.compiled import Compiled
+    from tawa.driver.explanation import Explanation
     from tawa.runtime.recorded import Launch as Recorded
 
 
@@ -108,6 +109,12 @@ class LaunchCommand:
         named = {**record.named(self.found.kernel), **self.command.request().constants}
         grid = record.grid(named) if callable(record.grid) else record.grid
         return Launch.of(grid_sizes(grid), named)
+
+    def explanation(self, clock_ghz: float | None) -> Explanation:
+        """Why the launch takes its time."""
+        record, more = self.found.recorded_launch(), self.command.changes()
+        given = {"grid": record.grid, "clock_ghz": clock_ghz, **record.kwargs, **more}
+        return self.found.kernel.explain(*record.args, **given)
 
     def recorded(self) -> Recorded:
         """What the first CTA of the example does on a GPU. Raises `NotMeasured`."""

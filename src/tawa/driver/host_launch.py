@@ -110,12 +110,12 @@ def simulation(
 
 def record(compiled: Compiled, sizes: tuple[int, ...], values: Sequence[Any]) -> None:
     """Give the timeline of the block that this is in the times of the simulator's replay."""
-    from tawa.simulate import predict_launch
+    from tawa.driver.prediction import predict
 
-    timeline, clock = active(), DEFAULT.clock_ghz
-    found = predict_launch(compiled.module("hopper"), sizes, values, clock_ghz=clock, timeline=True)
+    timeline = active()
+    found = predict(compiled, sizes, values, None, DEFAULT, timeline=True)
     assert found.first is not None
-    timeline.add(simulated(compiled.spec, sizes, found.first.stamps, clock))
+    timeline.add(simulated(compiled.spec, sizes, found.first.stamps, found.clock_ghz))
 
 
 def stored(value: Any) -> Any:

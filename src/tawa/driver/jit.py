@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from tawa.driver.compiled import (
         Compiled,  # loaded by the first compilation: `import tawa` is quick
     )
+    from tawa.driver.explanation import Explanation
     from tawa.simulate import LaunchPrediction
 
 
@@ -208,6 +209,33 @@ class Kernel(JITFunction):
             clock_ghz,
             chip(request.options.chip),
         )
+
+    @entry
+    def explain(
+        self, *args: Any, grid: Any, clock_ghz: float | None = None, **kwargs: Any
+    ) -> Explanation:
+        """Why `kernel[grid](*args, **kwargs)` takes its time; needs no device.
+
+        Which lines the predicted time goes to, what binds the launch, and the two changes that are
+        predicted to gain most: of a line, or of an option. `print` shows it. Compiles and replays
+        some ten variants, which takes seconds.
+        """
+        from tawa.driver.explanation import Launched, explain
+        from tawa.driver.options_beside import options_beside, tiles_of
+
+        request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
+        programs: Any = grid(named) if callable(grid) else grid
+        compiled = self._suited(request, named, kwargs, programs)
+        values = [part_named(n, named) for n in compiled.spec.arguments]
+        target = chip(request.options.chip)
+        launched = Launched(compiled, grid_sizes(programs), values, clock_ghz, target)
+
+        def others(options: Mapping[str, Any]) -> LaunchPrediction:
+            given = {**kwargs, **options}
+            return self.predict(*args, grid=grid, clock_ghz=clock_ghz, **given)
+
+        tiles = tiles_of(grid, named, {n: kwargs[n] for n in request.constants if n in kwargs})
+        return explain(self.__name__, launched, options_beside(kwargs, tiles), others)
 
     def candidates(self, *args: Any, grid: Any, **kwargs: Any) -> tuple[Prediction, ...]:
         """What `kernel[grid](*args, **kwargs)` may be compiled as, with the model's times.

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tawa.ir.effects import PRODUCTS, touches
 from tawa.machine.chips import Chip
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
 from tawa.runtime.descriptor import TensorDescriptor, descriptor_of
 from tawa.simulate import predict_launch
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from tawa.driver.compiled import Compiled
     from tawa.simulate import LaunchPrediction
 
@@ -26,21 +29,34 @@ def predict(
     values: Sequence[Any],
     clock_ghz: float | None,
     target: Chip,
+    module: ModuleOp | None = None,
+    **shown: Any,
 ) -> LaunchPrediction:
     """How long a launch of a compiled kernel takes on a chip; `values` are its arguments.
 
-    The clock is by default what the power limit leaves large products.
+    The clock is by default that of `clock_of`. `module` is the hopper level, if it is at hand;
+    `shown` says what else is wanted of the replay (`predict_launch`).
     """
     sizes = [stand_in(value) for value in values]
-    clock = clock_ghz or target.capped_ghz
+    module = module or compiled.module("hopper")
     return predict_launch(
-        compiled.module("hopper"),
+        module,
         grid,
         sizes,
-        clock_ghz=clock,
+        clock_ghz=clock_ghz or clock_of(module, target),
         target=target,
         ctas_per_multiprocessor=resident(compiled, target),
+        **shown,
     )
+
+
+def clock_of(module: ModuleOp, target: Chip) -> float:
+    """The clock that a kernel is predicted at if none is given: a guess, since power is not known.
+
+    With matrix instructions it is what the power limit leaves large products.
+    """
+    multiplies = any(touches(op, PRODUCTS) for op in module.walk())
+    return target.capped_ghz if multiplies else target.clock_ghz
 
 
 def resident(compiled: Compiled, target: Chip) -> int | None:

@@ -97,6 +97,7 @@ def _insert(wait: _Wait, before: dict[DotIssue, list[DotIssue]]) -> None:
         op = op.next_op
     uses = [list(issue.result.uses) for issue in wait.issues]
     new = DotWait(pending, [issue.result for issue in wait.issues])
+    copy_span(last, [new])
     block.insert_op_before(new, place)
     for issue, result, users in zip(wait.issues, new.results_, uses, strict=True):
         result.name_hint = issue.result.name_hint

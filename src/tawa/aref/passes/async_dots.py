@@ -226,6 +226,7 @@ class AsyncDots:
         last = terminator(block)
         values = [v for v in last.operands if isinstance(v.owner, DotIssue)]
         wait = DotWait(0, values)
+        copy_span(end, [wait])
         block.insert_op_after(wait, end)
         for old, new in zip(values, wait.results_, strict=True):
             new.name_hint = old.name_hint
@@ -260,6 +261,7 @@ class AsyncDots:
             passed += [*old[1:], get.token]
             left = results[g * depth : (g + 1) * depth]
             after += [Consumed(get.ref, token, "wgmma", shared) for token in left]
+        copy_span(end, [*tail, *after])
         block.insert_ops_after(tail, end)
         extend_yield(block, passed)
         outer.insert_ops_after(after, new)
@@ -271,7 +273,9 @@ class AsyncDots:
         if isinstance(loop, scf.ForOp) and loop.parent is not None:
             # A fill before a loop that also touches the accumulator by ordinary code must be closed
             # by a wait, or ptxas takes the registers for those of an open group (C7517).
-            loop.parent.insert_op_before(DotWait(0), loop)
+            wait = DotWait(0)
+            copy_span(loop, [wait])
+            loop.parent.insert_op_before(wait, loop)
         issued: list[DotIssue] = []
         for op in list(block.ops):
             if isinstance(op, Dot):
@@ -403,6 +407,8 @@ def _after_loop(loop: scf.ForOp, indices: list[int], inits: dict[int, bool], dep
         following.erase()
     wait = DotWait(0, results) if depth else None
     if wait is not None:
+        issue = terminator(loop.body.block).operands[indices[0]].owner
+        copy_span(issue if isinstance(issue, Operation) else loop, [wait])
         outer.insert_op_after(wait, loop)
         place = wait
     for n, index in enumerate(indices):

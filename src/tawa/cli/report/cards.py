@@ -8,11 +8,13 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, cast
 
-from tawa.cli.report.model import Report
+from tawa.cli.report.model import Predicted, Report
 from tawa.cli.report.side_by_side import table
 from tawa.cli.report.timeline import Timeline, shares
 from tawa.cli.report.work import Bounds, Limit
+from tawa.driver.explanation import LEAST_SHOWN, causes_text, line_times
 from tawa.driver.inspection.occupancy import Buffer, Occupancy
+from tawa.simulate.timing.lines import NOWHERE, busiest
 
 KIB = 1024
 
@@ -86,7 +88,10 @@ def fact_rows(report: Report) -> Iterable[tuple[str, str, str]]:
 
 def cards(report: Report) -> str:
     """Where the time goes, shared memory, registers, the schedule and the launch."""
-    wide = "" if report.predicted is None else card("Where the time goes", _time(report), "wide")
+    wide = ""
+    if report.predicted is not None:
+        wide = card("Where the time goes", _time(report), "wide")
+        wide += card("Time by line", _lines(report.predicted), "wide")
     if len(report.timelines) > 1:
         one, other = report.timelines[:2]
         times = table(one, other, (one.title, other.title))
@@ -162,6 +167,28 @@ def _time(report: Report) -> str:
     if not found.flops_per_second or not found.intensity:
         return table
     return f'<div class="split"><div>{table}</div>{roofline(found)}</div>'
+
+
+def _lines(predicted: Predicted) -> str:
+    """The lines that take most of the time of the actor that waits least for others."""
+    spent = busiest(predicted.prediction.accounts)
+    rows = [
+        (
+            f"{line.place[1]}" if line.place != NOWHERE else "",
+            f"<code>{escape(line.text)}</code>",
+            _meter(line.share),
+            f"{line.share:.0%}",
+            f"{line.us:.2f}",
+            escape(causes_text(line)),
+        )
+        for line in line_times(predicted.prediction, spent)
+        if line.share >= LEAST_SHOWN
+    ]
+    head = ("line", "", "share of the kernel's time", "", "µs", "what it goes to")
+    return (
+        f"<p>What <code>{escape(spent.actor)}</code>, which waits least for others, spends on "
+        "each line of the source.</p>" + _table(head, rows, "34")
+    )
 
 
 def _bound_sentence(found: Bounds, first: Limit) -> str:

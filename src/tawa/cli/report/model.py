@@ -18,7 +18,8 @@ from tawa.cli.report.work import Bounds, Work, bounds, launch_work
 from tawa.driver.compiled import Compiled
 from tawa.driver.inspection.occupancy import Occupancy, occupancy
 from tawa.driver.inspection.products import products_in_flight
-from tawa.simulate import LaunchPrediction, predict_launch
+from tawa.driver.prediction import predict
+from tawa.simulate import LaunchPrediction
 
 if TYPE_CHECKING:
     from tawa.machine.chips import Chip
@@ -114,11 +115,10 @@ def predicted_timeline(
     """A launch's prediction, and the timeline of its first CTA; `module` is the hopper level."""
     module, target = module or compiled.module("hopper"), target or Options().whole_machine
     arguments = [launch.arguments[name] for name in compiled.spec.arguments]
-    clock = clock_ghz or target.clock_ghz
-    prediction = predict_launch(
-        module, launch.grid, arguments, target=target, clock_ghz=clock, timeline=True
+    prediction = predict(
+        compiled, launch.grid, arguments, clock_ghz, target, module, timeline=True, accounts=True
     )
-    first = prediction.first
+    first, clock = prediction.first, prediction.clock_ghz
     assert first is not None
     numbers = {op: number for number, op in enumerate(module.walk())}
     return prediction, timeline("predicted", first.timeline, clock, numbers, first.left_out)

@@ -92,6 +92,11 @@ COMMUNICATION = (PHASE, OPERANDS, PRODUCTS, COPYING)
 """Resources whose use makes a loop one whose iterations matter."""
 
 
+def never(_op: Operation) -> bool:
+    """No op."""
+    return False
+
+
 @dataclass
 class Code:
     """Python text of one actor's program, and the tables that it names."""
@@ -118,6 +123,8 @@ class Code:
     """What is loaded is listed instead."""
     notes: bool = False
     """Each step is preceded by what it is about, for a timeline."""
+    free: Callable[[Operation], bool] = never
+    """Ops that take no time, to see what that would gain."""
     op: Operation | None = None
     """The op that is being written."""
     loops: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -158,26 +165,34 @@ class Code:
 
     def add(self, work: Work) -> None:
         """Work of the op that is being written."""
-        self.pending.append((work, self.op))
+        if not self.is_free:
+            self.pending.append((work, self.op))
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the op that is being written takes no time."""
+        return self.op is not None and self.free(self.op)
 
     def flush(self) -> None:
         """Write the work that has come together."""
-        for work, ops in () if self.counting else pieces(self.pending):
-            self.note(ops)
+        for work, parts in () if self.counting else pieces(self.pending):
+            self.note(parts)
             self.line(f"yield {self.constant('w', (WORK, work))}")
         self.pending.clear()
         self.ready.clear()
 
-    def note(self, ops: tuple[Operation, ...] | None = None) -> None:
+    def note(self, parts: tuple[tuple[Work, Operation], ...] | None = None) -> None:
         """Write what the next step is about, if somebody wants to know: the op at hand."""
         if not self.notes:
             return
-        if ops is None:
+        if parts is not None:
+            ops = heaviest(parts)
+        else:
             ops = (self.op,) if self.op is not None else ()
         at = cast(Any, ops[0] if len(ops) == 1 else None)
         ring = _ring(at)
         slot = self.name(at.slot) if ring else "None"
-        about = About(ops, tuple(name for name, _ in self.loops), ring)
+        about = About(ops, tuple(name for name, _ in self.loops), ring, parts or ())
         iterations = "".join(f"{variable}, " for _, variable in self.loops)
         self.line(f"yield ({NOTE}, {self.constant('n', about)}, ({iterations}), {slot})")
 
@@ -188,6 +203,7 @@ class Code:
             count = REMAINDER if operands in self.divided else count
             self.divided.add(operands)
         begin = max((self.ready.get(v, 0.0) for v in operands), default=0.0)
+        count = 0 if self.is_free else count
         end = self.ready[op.result] = begin + count * self.target.timing.scalar
         self.add(Work(float(count), chain=end))
 
@@ -205,20 +221,22 @@ class Code:
         return found
 
 
-def pieces(parts: Sequence[Part]) -> list[tuple[Work, tuple[Operation, ...]]]:
-    """Straight-line work in as few pieces as its order allows, and of each its heaviest ops.
+def pieces(
+    parts: Sequence[Part],
+) -> list[tuple[Work, tuple[tuple[Work, Operation], ...]]]:
+    """Straight-line work in as few pieces as its order allows, and what each is made of.
 
     Independent instructions overlap, so pieces run together; what waits for a lane exchange, or
     makes others wait for it, ends a piece.
     """
-    found: list[tuple[Work, tuple[Operation, ...]]] = []
-    now, own = NO_WORK, list[tuple[float, Operation]]()
+    found: list[tuple[Work, tuple[tuple[Work, Operation], ...]]] = []
+    now, own = NO_WORK, list[tuple[Work, Operation]]()
     for work, op in (*parts, (NO_WORK, None)):
         now = now + work
         if op is not None:
-            own.append((max(work.issue, work.alu, work.special, work.shared) + work.latency, op))
+            own.append((work, op))
         if work.ordered or (work is NO_WORK and (now.issue or now.latency)):
-            found.append((now, heaviest(own)))
+            found.append((now, tuple(own)))
             now, own = NO_WORK, []
     return found
 

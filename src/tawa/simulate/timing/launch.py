@@ -16,14 +16,16 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from tawa.base.timeline import Interval
 from tawa.machine.chips import DEFAULT, Chip
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.interpret.launch import arrays_of, spec_of
-from tawa.simulate.timing.code import Amounts, Box, Count, Program, Steps
+from tawa.simulate.timing.code import Amounts, Box, Count, Program, Steps, never
 from tawa.simulate.timing.counts import count, places
+from tawa.simulate.timing.ledger import Account, Ledger
 from tawa.simulate.timing.machine import Actor, Machine, Rates
 from tawa.simulate.timing.memory import MOST, Misses, misses
 from tawa.simulate.timing.program import program
@@ -67,6 +69,8 @@ class LaunchPrediction:
     """CTAs for each place that there is for one."""
     first: Replayed | None = field(default=None, repr=False)
     """The first CTA, or cluster, if it was asked for."""
+    accounts: tuple[Account, ...] = field(default=(), repr=False)
+    """What the actors of the longest CTA spent their time on, if it was asked for."""
 
     @property
     def us(self) -> float:
@@ -111,9 +115,15 @@ class Launch:
     """A kernel and its arguments, ready to be replayed CTA by CTA."""
 
     def __init__(
-        self, module: ModuleOp, grid: Sequence[int], args: Sequence[Any], target: Chip
+        self,
+        module: ModuleOp,
+        grid: Sequence[int],
+        args: Sequence[Any],
+        target: Chip,
+        free: Callable[[Operation], bool] = never,
     ) -> None:
-        self.target = target
+        """Ops that are `free` take no time."""
+        self.target, self.free = target, free
         self.first: Cluster = next(prepared(module, grid, args, target.multiprocessors))
         kernel, warps = self.first.kernel, self.first.threads // 32
         spans = warp_spans(kernel, warps)
@@ -133,7 +143,7 @@ class Launch:
         """The program of each actor, by name."""
         kernel, warps = self.first.kernel, self.first.threads // 32
         return [
-            (span.name, program(kernel, span, warps, self.target, notes))
+            (span.name, program(kernel, span, warps, self.target, notes, self.free))
             for span in warp_spans(kernel, warps)
         ]
 
@@ -266,6 +276,21 @@ class Launch:
         left_out = len(cut.left_out) if cut is not None else 0
         return Replayed(machine.end, trace.intervals, stamps, left_out)
 
+    def accounts(self, block: Block, rates: Rates, resident: int) -> list[Account]:
+        """What the actors of a CTA, or of the first of a cluster, spend their time on."""
+        starts = self._starts(block, resident, self._programs(notes=True))
+        cut = cut_of([iterations_of(start(None)) for _, _, start in starts])
+        ledger = Ledger(0, clustered=False)
+        try:
+            machine = self._machine(starts, rates, cut, ledger)
+        except errors.Deadlock:
+            if cut is None:
+                raise
+            ledger, cut = Ledger(0, clustered=False), None
+            machine = self._machine(starts, rates, cut, ledger)
+        rest = cut.rest(machine.actors[cut.reference].iterations) if cut is not None else 0.0
+        return ledger.accounts(machine.actors, rest)
+
     def _starts(self, block: Block, resident: int, programs: Programs) -> list[Start]:
         """How to start each actor of the cluster at `block`, or of CTAs that run beside it."""
         many = self.cluster if self.cluster > 1 else resident
@@ -315,6 +340,8 @@ def predict_launch(
     ctas_per_multiprocessor: int | None = None,
     whole: bool = False,
     timeline: bool = False,
+    accounts: bool = False,
+    free: Callable[[Operation], bool] = never,
 ) -> LaunchPrediction:
     """The model's time of a launch of a hopper module.
 
@@ -322,16 +349,17 @@ def predict_launch(
     data is not touched, and `np.empty` costs nothing). `ctas_per_multiprocessor` is how many CTAs
     share one, where the registers that the assembler chose say so. Of CTAs with many tiles a few
     are replayed (`timing_sample`); with `whole`, all. With `timeline`, the result has what the
-    first CTA does when.
+    first CTA does when; with `accounts`, what the longest one's time is spent on. Ops that are
+    `free` take no time, which tells what there is to gain from them.
     """
-    launch = Launch(module, grid, args, target)
+    launch = Launch(module, grid, args, target, free)
     resident = min(ctas_per_multiprocessor or launch.resident, launch.most_together)
     rates = _rates(launch, clock_ghz, launch.loaded, resident)
     samples = _samples(launch, rates, resident, whole)
     times = _all_cycles(launch, samples)
     switch = target.timing.cta_us * 1e3 * clock_ghz
     total = _scheduled(times, launch, resident, switch)
-    longest = max(samples.values(), key=lambda s: s.cycles)
+    block = max(samples, key=lambda block: samples[block].cycles)
     part = _mean(samples)
     kernel_us = total / clock_ghz / 1e3
     shares = {name: cycles * launch.ctas for name, cycles in part.busy.items()}
@@ -347,10 +375,11 @@ def predict_launch(
         clock_ghz,
         bound if shares[bound] > 0.7 else "latency",
         shares,
-        longest.cycles,
+        samples[block].cycles,
         launch.ctas,
         launch.ctas / (target.multiprocessors * resident),
         launch.shown(rates, resident) if timeline else None,
+        tuple(launch.accounts(block, rates, resident)) if accounts else (),
     )
 
 

@@ -321,10 +321,10 @@ class Machine:
     # --- the copy engine ------------------------------------------------------------------------
 
     def _load(self, actor: Actor, step: tuple[Any, ...]) -> bool:
-        _, barrier, size, mask = step
+        _, barrier, size, mask, free = step
         actor.now += self.timing.copy_issue
         ctas = [i for i in range(mask.bit_length()) if mask >> i & 1] if mask else [actor.cta]
-        landed = self._moved(actor, size)
+        landed = actor.now if free else self._moved(actor, size)
         for cta in ctas:
             self._push(landed, partial(self._count, cta, barrier, 0, -size))
         return False

@@ -71,6 +71,7 @@ from tawa.simulate.timing.code import (
     Code,
     Program,
     Steps,
+    never,
 )
 from tawa.simulate.timing.copies import COPIES, without_dropped
 from tawa.simulate.timing.scalars import EXPRESSIONS, divide, last, needed, remainder
@@ -82,13 +83,18 @@ MOST_ITERATIONS = 100_000
 
 
 def program(
-    kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Chip, notes: bool = False
+    kernel: func.FuncOp,
+    warps: Span,
+    kernel_warps: int,
+    target: Chip,
+    notes: bool = False,
+    free: Callable[[Operation], bool] = never,
 ) -> Program:
     """The program of some warps of every CTA of a kernel.
 
-    With `notes`, it says before each step what that is about.
+    With `notes`, it says before each step what that is about. Ops that are `free` take no time.
     """
-    code = Code(target, warps, kernel_warps, threads=32 * warps.count, notes=notes)
+    code = Code(target, warps, kernel_warps, threads=32 * warps.count, notes=notes, free=free)
     run = function(code, kernel, "yield ()")
     if code.outermost < 2:
         return run
@@ -393,7 +399,7 @@ def _load(code: Code, op: TmaLoad, _wanted: set[SSAValue]) -> None:
         code.line(f"loads += 1; loaded += {code.bytes(op.map)}")
         return
     ctas = "0" if op.ctas is None else code.name(op.ctas)
-    code.event(f"{LOAD}, {_barrier(code, op)}, {code.bytes(op.map)}, {ctas}")
+    code.event(f"{LOAD}, {_barrier(code, op)}, {code.bytes(op.map)}, {ctas}, {code.is_free}")
 
 
 def _store(code: Code, op: TmaStore, _wanted: set[SSAValue]) -> None:
@@ -421,7 +427,7 @@ def _wgmma(code: Code, op: Wgmma, _wanted: set[SSAValue]) -> None:
             code.line(f"flops += {flops // byte_size(op.a_type)}")
             code.line(f"tensor_cycles += {product_cycles(op, code.target)!r}")
         return
-    code.event(f"{MATRIX}, {matrix_cycles(op, code.target)!r}")
+    code.event(f"{MATRIX}, {0.0 if code.is_free else matrix_cycles(op, code.target)!r}")
 
 
 def _plain(kind: int) -> Callable[[Code, Any, set[SSAValue]], None]:

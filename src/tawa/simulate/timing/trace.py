@@ -10,6 +10,7 @@ from xdsl.ir import Operation
 
 from tawa.base.timeline import Interval
 from tawa.hopper.dialect.matrix import Wgmma
+from tawa.simulate.timing.work import Work
 
 SHORTEST = 12.0
 """Cycles of ordinary code below which a piece of it is not shown."""
@@ -25,6 +26,8 @@ class About:
     ops: tuple[Operation, ...]
     loops: tuple[str, ...] = ()
     ring: str = ""
+    parts: tuple[tuple[Work, Operation], ...] = ()
+    """Of ordinary code: all its ops, with the work of each."""
 
 
 class Step(NamedTuple):
@@ -134,12 +137,12 @@ def called(op: Operation) -> str:
     return function if isinstance(function, str) else op.name.removeprefix("hopper.")
 
 
-def heaviest(parts: Sequence[tuple[float, Operation]]) -> tuple[Operation, ...]:
+def heaviest(parts: Sequence[tuple[Work, Operation]]) -> tuple[Operation, ...]:
     """An op of each of the three functions that take most of a piece of work."""
     totals: dict[str, float] = {}
     largest: dict[str, tuple[float, Operation]] = {}
-    for cycles, op in parts:
-        name = called(op)
+    for work, op in parts:
+        name, cycles = called(op), work.cycles
         totals[name] = totals.get(name, 0.0) + cycles
         if name not in largest or cycles > largest[name][0]:
             largest[name] = (cycles, op)

@@ -62,6 +62,11 @@ class Work:
         alone = max(max(code, self.shared) + self.latency, self.chain, 1.0)
         return alone, tuple(c / alone for c in cycles)
 
+    @property
+    def cycles(self) -> float:
+        """What it takes of the busiest pipe, and what is waited for."""
+        return max(self.issue, self.alu, self.special, self.shared) + self.latency
+
     def __add__(self, other: Work) -> Work:
         return Work(
             self.issue + other.issue,

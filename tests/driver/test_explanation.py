@@ -1,0 +1,105 @@
+"""`kernel.explain` and `tawa explain FILE.py:NAME`: lines, what binds, and what would gain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import tawa
+import tawa.language as tl
+from tawa.cli.app import command_line
+from tawa.cli.report.model import build
+from tawa.cli.reporting import LaunchCommand
+from tawa.driver.options_beside import options_beside, tiles_of
+
+GEMM = "examples/gemm.py:gemm"
+ROOT = Path(__file__).parents[2]
+
+
+@tawa.jit
+def added(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n)
+    tl.store(out + at, total, mask=at < n)
+
+
+def launch_of_added(**more):
+    arrays = [np.empty(1 << 22, np.float32) for _ in range(3)]
+    grid = lambda meta: ((1 << 22) // meta["BLOCK"],)  # noqa: E731
+    return added.explain(*arrays, 1 << 22, BLOCK=128, grid=grid, **more)
+
+
+def test_lines_add_up_and_device_memory_binds():
+    found = launch_of_added()
+    kernel = found.prediction.kernel_seconds * 1e6
+    assert sum(line.us for line in found.lines) == pytest.approx(kernel)
+    assert found.prediction.bound == "memory"
+    assert "bound by memory" in str(found)
+    assert any("tl.load" in line.text for line in found.lines)
+
+
+def test_changes_are_what_a_prediction_says_of_them():
+    found = launch_of_added(num_warps=8)
+    assert list(found.changes) == sorted(found.changes, key=lambda change: change.us)
+    arrays = [np.empty(1 << 22, np.float32) for _ in range(3)]
+    for change in found.changes:
+        assert change.us < found.prediction.us
+        if change.what.startswith("num_warps="):
+            warps = int(change.what.partition("=")[2])
+            again = added.predict(*arrays, 1 << 22, BLOCK=128, num_warps=warps,
+                                  grid=lambda meta: ((1 << 22) // meta["BLOCK"],))  # fmt: skip
+            assert again.us == pytest.approx(change.us)
+
+
+def test_only_what_the_grid_goes_by_is_varied():
+    named = {"BLOCK": 128, "HEAD": 64, "n": 1 << 20}
+    constants = {"BLOCK": 128, "HEAD": 64}
+    assert tiles_of(lambda meta: (meta["n"] // meta["BLOCK"],), named, constants) == {"BLOCK": 128}
+    assert tiles_of(lambda meta: (meta.get("HEAD", 1),), named, constants) == {"HEAD": 64}
+    assert tiles_of((4, 4), named, constants) == {}
+
+
+def test_what_is_tried_is_near_what_is_given():
+    given = {"num_warps": 8, "num_stages": 3, "persistent": True, "stream": 7}
+    found = dict(options_beside(given, {"BLOCK": 256}))
+    assert found == {
+        "BLOCK=128": {"BLOCK": 128},
+        "num_warps=4": {"num_warps": 4},
+        "num_warps=16": {"num_warps": 16},
+        "num_stages=2": {"num_stages": 2},
+        "num_stages=4": {"num_stages": 4},
+        "without persistent=True": {"persistent": None},
+    }
+    assert set(dict(options_beside({"num_stages": 1}, {}))) == {
+        "num_warps=2", "num_warps=8", "num_stages=2",
+    }  # fmt: skip
+
+
+def test_one_clock_for_report_timeline_and_prediction():
+    command = LaunchCommand(str(ROOT / GEMM))
+    source = command.found.kernel.source
+    begin = source.file, source.first_line
+    report = build(command.compile(), begin, command.command.request(), command.launch())
+    assert report.predicted is not None
+    record = command.found.recorded_launch()
+    predicted = command.found.kernel.predict(*record.args, grid=record.grid, **record.kwargs)
+    assert report.predicted.prediction.clock_ghz == predicted.clock_ghz
+    assert report.timelines[0].clock_ghz == predicted.clock_ghz
+    assert command.explanation(None).prediction.clock_ghz == predicted.clock_ghz
+
+
+def shown(*arguments: str) -> str:
+    found = CliRunner().invoke(command_line(arguments), arguments)
+    assert found.exit_code == 0, found.output
+    return found.output
+
+
+def test_the_command_explains_kernels_and_errors():
+    text = shown("explain", str(ROOT / GEMM), "--clock", "1.6")
+    assert text.startswith("gemm: predicted ")
+    assert "at 1.600 GHz" in text
+    assert "tl.dot" in text
+    assert "environment variable" in shown("explain", "BadKnob")
