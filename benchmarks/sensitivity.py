@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT / part) for part in ("src", "tests/workloads", "example
 from catalogue import ON_DEVICE  # noqa: E402
 from simulation import recorded  # noqa: E402
 
-from tawa.driver.prediction import predict  # noqa: E402
+from tawa.driver.prediction.launches import predict  # noqa: E402
 from tawa.machine.chips import H100, Chip  # noqa: E402
 from tawa.machine.timing import Timing  # noqa: E402
 

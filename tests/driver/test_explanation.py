@@ -13,7 +13,7 @@ import tawa.language as tl
 from tawa.cli.app import command_line
 from tawa.cli.report.model import build
 from tawa.cli.reporting import LaunchCommand
-from tawa.driver.options_beside import options_beside, tiles_of
+from tawa.driver.prediction.options_beside import options_beside, tiles_of
 
 GEMM = "examples/gemm.py:gemm"
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.driver.prediction import predict
+from tawa.driver.prediction.launches import predict
 from tawa.machine.chips import DEFAULT
 from tawa.simulate import LaunchPrediction
 from tawa.simulate.timing.lines import NOWHERE, OTHERS, busiest, place_of

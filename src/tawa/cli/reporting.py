@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tawa.cli.report.model import Report
     from tawa.cli.report.timeline import Timeline
     from tawa.driver.compiled import Compiled
-    from tawa.driver.explanation import Explanation
+    from tawa.driver.prediction.explanation import Explanation
     from tawa.runtime.recorded import Launch as Recorded
 
 

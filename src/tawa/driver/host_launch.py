@@ -110,7 +110,7 @@ def simulation(
 
 def record(compiled: Compiled, sizes: tuple[int, ...], values: Sequence[Any]) -> None:
     """Give the timeline of the block that this is in the times of the simulator's replay."""
-    from tawa.driver.prediction import predict
+    from tawa.driver.prediction.launches import predict
 
     timeline = active()
     found = predict(compiled, sizes, values, None, DEFAULT, timeline=True)

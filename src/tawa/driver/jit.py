@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tawa.driver.compiled import (
         Compiled,  # loaded by the first compilation: `import tawa` is quick
     )
-    from tawa.driver.explanation import Explanation
+    from tawa.driver.prediction.explanation import Explanation
     from tawa.simulate import LaunchPrediction
 
 
@@ -197,7 +197,7 @@ class Kernel(JITFunction):
         without one). The clock is a guess, what the power limit leaves large products, since the
         model knows no power: predictions are for comparing.
         """
-        from tawa.driver.prediction import predict
+        from tawa.driver.prediction.launches import predict
 
         request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
         programs: Any = grid(named) if callable(grid) else grid
@@ -220,8 +220,8 @@ class Kernel(JITFunction):
         predicted to gain most: of a line, or of an option. `print` shows it. Compiles and replays
         some ten variants, which takes seconds.
         """
-        from tawa.driver.explanation import Launched, explain
-        from tawa.driver.options_beside import options_beside, tiles_of
+        from tawa.driver.prediction.explanation import Launched, explain
+        from tawa.driver.prediction.options_beside import options_beside, tiles_of
 
         request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
         programs: Any = grid(named) if callable(grid) else grid
@@ -235,7 +235,8 @@ class Kernel(JITFunction):
             return self.predict(*args, grid=grid, clock_ghz=clock_ghz, **given)
 
         tiles = tiles_of(grid, named, {n: kwargs[n] for n in request.constants if n in kwargs})
-        return explain(self.__name__, launched, options_beside(kwargs, tiles), others)
+        with progress(f"explaining {self.__name__}") as report:
+            return explain(self.__name__, launched, options_beside(kwargs, tiles), others, report)
 
     def candidates(self, *args: Any, grid: Any, **kwargs: Any) -> tuple[Prediction, ...]:
         """What `kernel[grid](*args, **kwargs)` may be compiled as, with the model's times.

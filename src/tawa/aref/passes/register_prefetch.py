@@ -68,7 +68,9 @@ class RegisterPrefetch:
 
     def _loop(self, loop: scf.ForOp, warps: int) -> None:
         body = loop.body.block
-        first = next((op for op in body.ops if isinstance(op, DotIssue | WarpDot | StoreInto)), None)
+        first = next(
+            (op for op in body.ops if isinstance(op, DotIssue | WarpDot | StoreInto)), None
+        )
         if first is None:
             return
         loads = self._chosen(_Ahead(loop, first), warps)

@@ -12,8 +12,8 @@ from tawa.cli.report.model import Predicted, Report
 from tawa.cli.report.side_by_side import table
 from tawa.cli.report.timeline import Timeline, shares
 from tawa.cli.report.work import Bounds, Limit
-from tawa.driver.explanation import LEAST_SHOWN, causes_text, line_times
 from tawa.driver.inspection.occupancy import Buffer, Occupancy
+from tawa.driver.prediction.explanation import LEAST_SHOWN, causes_text, line_times
 from tawa.simulate.timing.lines import NOWHERE, busiest
 
 KIB = 1024

@@ -18,7 +18,7 @@ from tawa.cli.report.work import Bounds, Work, bounds, launch_work
 from tawa.driver.compiled import Compiled
 from tawa.driver.inspection.occupancy import Occupancy, occupancy
 from tawa.driver.inspection.products import products_in_flight
-from tawa.driver.prediction import predict
+from tawa.driver.prediction.launches import predict
 from tawa.simulate import LaunchPrediction
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.base.source import source_line
-from tawa.driver.prediction import predict
-from tawa.driver.progress import progress
+from tawa.driver.prediction.launches import predict
 from tawa.simulate.timing.lines import NOWHERE, Place, busiest, place_of
 
 if TYPE_CHECKING:
@@ -147,13 +146,16 @@ def explain(
     launched: Launched,
     beside: Iterable[tuple[str, Mapping[str, Any]]],
     others: Callable[[Mapping[str, Any]], LaunchPrediction],
+    report: Callable[[str], None],
 ) -> Explanation:
-    """Explain a launch; `others` predicts it with other options, of which `beside` are to try."""
-    with progress(f"explaining {name}") as report:
-        prediction = launched.predicted(accounts=True)
-        spent = busiest(prediction.accounts)
-        changes = [*_by_lines(launched, prediction, spent, report)]
-        changes += _by_options(prediction, beside, others, report)
+    """Explain a launch; `others` predicts it with other options, of which `beside` are to try.
+
+    `report` is told what is being tried.
+    """
+    prediction = launched.predicted(accounts=True)
+    spent = busiest(prediction.accounts)
+    changes = [*_by_lines(launched, prediction, spent, report)]
+    changes += _by_options(prediction, beside, others, report)
     changes.sort(key=lambda change: change.us)
     worth = [change for change in changes if change.gain >= LEAST_GAIN]
     times = tuple(line_times(prediction, spent))
