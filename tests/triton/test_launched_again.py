@@ -21,7 +21,8 @@ def test_a_launch_again_takes_all_arguments() -> None:
     compiled = scaled[(2,)](x, y, 100, 2.0, BLOCK=64, num_warps=4)
     again = np.zeros(100, np.float32)
     compiled[(2, 1, 1)](x, again, 100, 3.0, 64, 1)
-    assert np.array_equal(y, 2 * x) and np.array_equal(again, 3 * x)
+    assert np.array_equal(y, 2 * x)
+    assert np.array_equal(again, 3 * x)
 
 
 def test_a_kernel_launched_again_gives_itself() -> None:

@@ -118,9 +118,9 @@ class WarpGroup(ArefOp):
 
     `single`: one thread of it suffices. `copies`: it loads as such a role does, but through
     pointers, with all its threads. `moves`: it moves tiles between rings and computes nothing, so
-    it needs few registers and shares a warp group with other such roles. `converts`: it computes what
-    the products of another role read. The warp groups of a team share the rows of a matrix product,
-    or with `split_columns` its columns.
+    it needs few registers and shares a warp group with other such roles. `converts`: it computes
+    what the products of another role read. The warp groups of a team share the rows of a matrix
+    product, or with `split_columns` its columns.
     """
 
     name: ClassVar[str] = "aref.warp_group"
