@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -137,7 +137,6 @@ def _inside_functions(tree: ast.AST) -> Iterator[ast.AST]:
 class Mutant:
     """One change of one file."""
 
-    number: int
     file: Path
     line: int
     old: str
@@ -149,22 +148,31 @@ class Mutant:
 
 
 def mutant(number: int) -> Mutant:
-    """The mutant of a number."""
-    draw = random.Random(number)
-    files = sorted(f for room in ROOMS for f in (ROOT / "src" / "tawa" / room).rglob("*.py"))
-    while True:
-        file = draw.choice(files)
-        text = file.read_text()
-        found = places(text)
-        if not found:
-            continue
-        edit = draw.choice(found)
-        raw = text.encode()
-        line = raw[: edit.start].count(b"\n") + 1
-        changed = (raw[: edit.start] + edit.new.encode() + raw[edit.end :]).decode()
-        ast.parse(changed)
-        old, new = text.splitlines()[line - 1].strip(), changed.splitlines()[line - 1].strip()
-        return Mutant(number, file.relative_to(ROOT), line, old, new, changed, edit.lines)
+    """The mutant of a number; the same one as long as its file and its line are there."""
+    files = [f for room in ROOMS for f in (ROOT / "src" / "tawa" / room).rglob("*.py")]
+    files.sort(key=lambda file: _drawn(number, str(file.relative_to(ROOT))))
+    file = next(file for file in files if changes(file))
+    return min(changes(file), key=lambda one: _drawn(number, one.old, one.new))
+
+
+def _drawn(*parts: object) -> str:
+    """A number that is drawn for some texts."""
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@cache
+def changes(file: Path) -> list[Mutant]:
+    """Every mutant of a file."""
+    text = file.read_text()
+    return [_changed(file, text, edit) for edit in places(text)]
+
+
+def _changed(file: Path, text: str, edit: Edit) -> Mutant:
+    raw = text.encode()
+    line = raw[: edit.start].count(b"\n") + 1
+    changed = (raw[: edit.start] + edit.new.encode() + raw[edit.end :]).decode()
+    old, new = text.splitlines()[line - 1].strip(), changed.splitlines()[line - 1].strip()
+    return Mutant(file.relative_to(ROOT), line, old, new, changed, edit.lines)
 
 
 def distinct(first: int, count: int) -> list[int]:
