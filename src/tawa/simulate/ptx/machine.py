@@ -384,7 +384,7 @@ def _matrices(m: Machine, i: Instruction, mask: Array) -> None:
             halves = m.raw(name, 32).view(np.uint8).reshape(-1, 4)
             for e in range(2):
                 m.store(where[:, e], halves[:, 2 * e : 2 * e + 2], "shared", mask)
-    rows = at.reshape(-1, 32)[:, : 8 * len(names)]
+    rows = at.reshape(-1, 32)[mask[::32], : 8 * len(names)]  # others may not have come here yet
     if (rows % 16).any():
         raise BadAccess("a matrix's row does not begin at a multiple of 16 bytes")
 
