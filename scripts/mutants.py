@@ -269,7 +269,7 @@ def pytest(copy: Path, asked: Stage) -> tuple[str, str]:
     environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1",
                    "TAWA_CACHE_DIR": str(copy / "cache"), "TAWA_CHOSEN": str(list_of),
                    "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
-    each, limit = 20 + 6 * asked.longest, 60 + 4 * asked.seconds
+    each, limit = 15 + 5 * asked.longest, 40 + 3 * asked.seconds
     files = list(dict.fromkeys(test.partition("::")[0] for test in asked.tests))
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--tb", "short", "-p", "covering",
                "-p", "no:cacheprovider", "-p", "no:benchmark", "--timeout", str(int(each)),
@@ -343,10 +343,14 @@ def summary(rows: list[dict[str, Any]]) -> str:
 
 
 def run(
-    numbers: list[int], jobs: int, seconds: float, out: Path, covers: Covers
+    numbers: list[int], jobs: int, seconds: float, out: Path, covers: Covers, until: float
 ) -> list[dict[str, Any]]:
-    """Judge mutants, each process in a copy of its own; rows are written as they come."""
+    """Judge mutants, each process in a copy of its own; rows are written as they come.
+
+    None is begun after `until` seconds: those that are slow to judge are not the ones left out.
+    """
     rows: list[dict[str, Any]] = []
+    begin = time.monotonic()
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
         for job in range(min(jobs, len(numbers))):
@@ -356,15 +360,19 @@ def run(
             shutil.copy(ROOT / "pyproject.toml", copy)
             copies.put(copy)
 
-        def one(number: int) -> dict[str, Any]:
+        def one(number: int) -> dict[str, Any] | None:
             copy = copies.get()
             try:
-                return judged(number, copy, seconds, covers)
+                late = time.monotonic() - begin > until
+                return None if late else judged(number, copy, seconds, covers)
             finally:
                 copies.put(copy)
 
         for done in as_completed([pool.submit(one, number) for number in numbers]):
-            rows.append(done.result())
+            row = done.result()
+            if row is None:
+                continue
+            rows.append(row)
             with out.open("a") as file:
                 file.write(json.dumps(rows[-1]) + "\n")
             print({k: v for k, v in rows[-1].items() if k != "said"}, flush=True)
@@ -375,7 +383,9 @@ def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cover", type=Path, help="note which lines tests run, in this file")
-    parser.add_argument("--limit", type=float, default=1800, help="seconds for that")
+    parser.add_argument(
+        "--limit", type=float, default=1800, help="seconds for all: none begins after"
+    )
     parser.add_argument("--covers", type=Path, help="what `--cover` wrote")
     parser.add_argument("--first", type=int, default=0, help="the first number")
     parser.add_argument("--count", type=int, default=150, help="how many")
@@ -399,7 +409,8 @@ def main() -> None:
         if chosen.covers is None:
             parser.error("--covers is missing: write it with --cover")
         covers = Covers(chosen.covers)
-        print(summary(run(numbers, chosen.jobs, chosen.seconds, chosen.out, covers)))
+        rows = run(numbers, chosen.jobs, chosen.seconds, chosen.out, covers, chosen.limit)
+        print(summary(rows))
 
 
 def show(made: Mutant, covers: Covers | None, seconds: float) -> None:

@@ -196,6 +196,22 @@ def gathered(a, b, c, rows, K, stride, MODE: tl.constexpr, BM: tl.constexpr, BK:
             x = tl.load(a + m[:, None] * stride + (i + k)[None, :], mask=test, other=0.0)
         elif MODE == "stride":
             x = tl.load(a + m[:, None] * (stride * tl.load(rows) * 8) + (i + k)[None, :])
+        elif MODE == "steps":
+            x = tl.load(a + m[:, None] * stride + (i + k)[None, :], mask=2 * m[:, None] < K)
+        elif MODE == "divisors":
+            x = tl.load(a + (m % (m + K))[:, None] * stride + (i + k)[None, :])
+        elif MODE == "two tiles":
+            x = tl.load(a + tl.minimum(m, 2 * m - K)[:, None] * stride + (i + k)[None, :])
+        elif MODE == "sums of strides":
+            x = tl.load(a + m[:, None] * stride + m[:, None] * K + (i + k)[None, :])
+        elif MODE == "overlap":
+            x = tl.load(a + m[:, None] * 8 + (i + k)[None, :])
+        elif MODE == "backwards":
+            x = tl.load(a + K * stride - m[:, None] * 64 + (i + k)[None, :])
+        elif MODE == "unaligned":
+            x = tl.load(a + m[:, None] * 100 + (i + k)[None, :])
+        elif MODE == "chosen":
+            x = tl.load(tl.where(K > 64, a, b) + m[:, None] * stride + (i + k)[None, :])
         else:
             x = tl.load(a + m[:, None] * m[:, None] * 8 + (i + k)[None, :])
         y = tl.load(b + m[None, :] * K + (i + k)[:, None])
@@ -210,6 +226,14 @@ def gathered(a, b, c, rows, K, stride, MODE: tl.constexpr, BM: tl.constexpr, BK:
         ("mask", "its mask is not made of bounds alone"),
         ("stride", "the stride of its rows is not computed from arguments alone"),
         ("squares", "its addresses are products of places"),
+        ("steps", "its mask compares more than the places along one dimension"),
+        ("divisors", "its addresses are remainders of several divisors"),
+        ("two tiles", "its addresses are minsi of two tiles"),
+        ("sums of strides", "a stride is a sum of several"),
+        ("overlap", "its rows overlap"),
+        ("backwards", "the stride of its rows is no known multiple of 16 bytes"),
+        ("unaligned", "the stride of its rows is no known multiple of 16 bytes"),
+        ("chosen", "it starts from no argument: from a pointer that is loaded or chosen"),
     ],
 )
 def test_a_remark_says_why_a_tile_is_no_box(mode: str, why: str) -> None:
