@@ -185,6 +185,28 @@ def test_a_stride_that_no_tensor_map_has(stride: int) -> None:
 
 
 @tawa.jit
+def elsewhere(a, b, m, k, K, stride, MODE: tl.constexpr):
+    """Rows `m` and columns `k` of a tile."""
+    if MODE == "steps":
+        x = tl.load(a + m * stride + k, mask=2 * m < K)
+    elif MODE == "divisors":
+        x = tl.load(a + (m % (m + K)) * stride + k)
+    elif MODE == "two tiles":
+        x = tl.load(a + tl.minimum(m, 2 * m - K) * stride + k)
+    elif MODE == "sums of strides":
+        x = tl.load(a + m * stride + m * K + k)
+    elif MODE == "overlap":
+        x = tl.load(a + m * 8 + k)
+    elif MODE == "backwards":
+        x = tl.load(a + K * stride - m * 64 + k)
+    elif MODE == "unaligned":
+        x = tl.load(a + m * 100 + k)
+    elif MODE == "chosen":
+        x = tl.load(tl.where(K > 64, a, b) + m * stride + k)
+    return x
+
+
+@tawa.jit
 def gathered(a, b, c, rows, K, stride, MODE: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
     m, k = tl.arange(0, BM), tl.arange(0, BK)
     acc = tl.zeros((BM, BM), tl.float32)
@@ -196,24 +218,10 @@ def gathered(a, b, c, rows, K, stride, MODE: tl.constexpr, BM: tl.constexpr, BK:
             x = tl.load(a + m[:, None] * stride + (i + k)[None, :], mask=test, other=0.0)
         elif MODE == "stride":
             x = tl.load(a + m[:, None] * (stride * tl.load(rows) * 8) + (i + k)[None, :])
-        elif MODE == "steps":
-            x = tl.load(a + m[:, None] * stride + (i + k)[None, :], mask=2 * m[:, None] < K)
-        elif MODE == "divisors":
-            x = tl.load(a + (m % (m + K))[:, None] * stride + (i + k)[None, :])
-        elif MODE == "two tiles":
-            x = tl.load(a + tl.minimum(m, 2 * m - K)[:, None] * stride + (i + k)[None, :])
-        elif MODE == "sums of strides":
-            x = tl.load(a + m[:, None] * stride + m[:, None] * K + (i + k)[None, :])
-        elif MODE == "overlap":
-            x = tl.load(a + m[:, None] * 8 + (i + k)[None, :])
-        elif MODE == "backwards":
-            x = tl.load(a + K * stride - m[:, None] * 64 + (i + k)[None, :])
-        elif MODE == "unaligned":
-            x = tl.load(a + m[:, None] * 100 + (i + k)[None, :])
-        elif MODE == "chosen":
-            x = tl.load(tl.where(K > 64, a, b) + m[:, None] * stride + (i + k)[None, :])
-        else:
+        elif MODE == "squares":
             x = tl.load(a + m[:, None] * m[:, None] * 8 + (i + k)[None, :])
+        else:
+            x = elsewhere(a, b, m[:, None], (i + k)[None, :], K, stride, MODE)
         y = tl.load(b + m[None, :] * K + (i + k)[:, None])
         acc = tl.dot(x, y, acc)
     tl.store(c + m[:, None] * BM + m[None, :], acc)
