@@ -8,6 +8,9 @@ compile. In a training step `tawa` is the model after `replace_convolutions`, `t
 same under `torch.compile`. Logits are compared with the model's in float32.
 """
 
+# What PyTorch's functions take and give is not known in full.
+# pyright: basic
+
 from __future__ import annotations
 
 import copy
@@ -72,14 +75,15 @@ class Folded(nn.Module):
 
     def __init__(self, network: nn.Module, act: Callable[..., Any]) -> None:
         super().__init__()
-        parts = list(network.children())
+        parts: list[Any] = list(network.children())
         self.act = act
         self.stem, self.pool = fuse_conv_bn_eval(parts[0], parts[1]), parts[3]
         self.end = nn.Sequential(*parts[-3:])
         self.blocks = nn.ModuleList()
         for block in parts[4:-3]:
             assert isinstance(block, Bottleneck)
-            layers, short = list(block.layers), list(block.shortcut.children())
+            layers: list[Any] = list(block.layers)
+            short: list[Any] = list(block.shortcut.children())
             pairs = [(layers[at], layers[at + 1]) for at in (0, 3, 6)]
             pairs += [(short[0], short[1])] if short else []
             self.blocks.append(nn.ModuleList(fuse_conv_bn_eval(*pair) for pair in pairs))
@@ -87,7 +91,8 @@ class Folded(nn.Module):
     def forward(self, x: Any) -> Any:
         """Logits of images."""
         x = self.pool(self.act(self.stem, x))
-        for block in self.blocks:
+        blocks: Any = self.blocks
+        for block in blocks:
             convs = list(block)
             beside = self.act(convs[3], x, relu=False) if len(convs) > 3 else x
             x = self.act(convs[2], self.act(convs[1], self.act(convs[0], x)), beside)
@@ -150,7 +155,7 @@ def mode(name: str, model: nn.Module, *, training: bool) -> Callable[..., Any]:
             replace_convolutions(found)
     else:
         kind = next(model.parameters()).dtype
-        found = Folded(copy.deepcopy(model).float(), WORKS.get(name, plainly))
+        found: Any = Folded(copy.deepcopy(model).float(), WORKS.get(name, plainly))
         found = found.to(kind, memory_format=FORMAT)
     if name == "max-autotune":
         return torch.compile(found, mode="max-autotune-no-cudagraphs")
@@ -162,7 +167,8 @@ def whole(run: Any, options: Any) -> None:
     for n, part in product(options.images.split(","), options.parts.split(",")):
         training, case = part == "step", {"layer": "resnet50", "pass": part, "n": int(n)}
         torch.manual_seed(0)
-        x, model = torch.randn(int(n), 3, 224, 224), resnet50().train(training)
+        model: Any = resnet50().train(training)
+        x = torch.randn(int(n), 3, 224, 224)
         if options.warm:
             model = mode("tawa", model.bfloat16().to(memory_format=FORMAT), training=training)
             if isinstance(model, Folded):
@@ -171,13 +177,14 @@ def whole(run: Any, options: Any) -> None:
             _warm(partial(_step, model, x, training=training), options.warm)
             continue
         x, model = x.cuda(), model.cuda()
-        with torch.no_grad(), torch.backends.cudnn.flags(enabled=True, benchmark=False):
+        plainer = torch.backends.cudnn.flags(enabled=True, benchmark=False, allow_tf32=False)
+        with torch.no_grad(), plainer:
             exact = None if training else model(x[:8])
         model = model.bfloat16().to(memory_format=FORMAT)
         x = x.bfloat16().to(memory_format=FORMAT)
         wanted = [name for name in options.modes.split(",") if name] or MODES[part]
-        works = _works(run, case, wanted, (model, x, exact), training=training)
-        _time(run, case, works, options)
+        works, errors = _works(run, case, wanted, (model, x, exact), training=training)
+        _time(run, case, works, errors, options)
 
 
 def _step(model: Callable[..., Any], x: Any, *, training: bool) -> Any:
@@ -209,27 +216,35 @@ def _warm(step: Callable[[], Any], share: str) -> None:
 
 def _works(
     run: Any, row: dict[str, Any], wanted: list[str], given: tuple[Any, Any, Any], *, training: bool
-) -> dict[str, Callable[[], Any]]:
-    """What is timed of each mode that runs, as a CUDA graph; `given` are model, images, logits."""
+) -> tuple[dict[str, Callable[[], Any]], dict[str, float]]:
+    """What is timed of each mode that runs, as a CUDA graph, and how far its logits are off.
+
+    `given` are the model, images, and logits in float32, for inference.
+    """
     from conv import captured, failed
 
     model, x, exact = given
     works: dict[str, Callable[[], Any]] = {}
+    errors: dict[str, float] = {}
     for name in wanted:
         began = time.perf_counter()
         try:
             step = partial(_step, mode(name, model, training=training), x, training=training)
             if not training:
-                off = (step()[:8].float() - exact).norm() / exact.norm()
-                print(f"  {name}: logits off by {float(off):.1e}", flush=True)
+                errors[name] = float((step()[:8].float() - exact).norm() / exact.norm())
+                print(f"  {name}: logits off by {errors[name]:.1e}", flush=True)
             works[name] = captured(step)
         except Exception as problem:
             failed(run, row, name, problem)
         print(f"  {name}: ready after {time.perf_counter() - began:.1f} s", flush=True)
-    return works
+    return works, errors
 
 
-def _time(run: Any, row: dict[str, Any], works: dict[str, Callable[[], Any]], options: Any) -> None:
+def _time(
+    run: Any, row: dict[str, Any], works: dict[str, Callable[[], Any]], errors: dict[str, float],
+    options: Any,
+) -> None:  # fmt: skip
+    """Time them in turn; rows have the relative error of logits against float32."""
     from tawa.runtime.timing import Stopwatch, interleaved
 
     with run.sampler.sampling():
@@ -238,5 +253,10 @@ def _time(run: Any, row: dict[str, Any], works: dict[str, Callable[[], Any]], op
             watch=Stopwatch(),
         )  # fmt: skip
     for name, timing in times.items():
-        run.add(row, name, timing, **run.sampler.readings(name))
+        error = (
+            None
+            if name not in errors
+            else {"relative_frobenius": errors[name], "reference": "float32"}
+        )
+        run.add(row, name, timing, error=error, **run.sampler.readings(name))
         print(f"{row['layer']} N={row['n']} {row['pass']} {name}: {timing.median:.2f} ms")
