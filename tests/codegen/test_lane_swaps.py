@@ -141,3 +141,28 @@ def test_warps_of_few_columns_gather_what_fills_a_sector() -> None:
     assert near is not None
     assert near.vector(1) == 4
     assert sectors(layout, 1, 4, 2) == 2 * sectors(near, 1, 4, 2)
+
+
+@tawa.jit
+def stored_together(x, y, Q, C: tl.constexpr, RUNS: tl.constexpr):
+    """Four neighbours of a row of pixels, joined, by one store of all of them."""
+    q = tl.arange(0, RUNS) * 4
+    c = tl.arange(0, C)
+    at = (tl.program_id(0) * Q + q)[:, None] * C + c[None, :]
+    left = tl.join(tl.load(x + at), tl.load(x + at + 2 * C))
+    right = tl.join(tl.load(x + at + C), tl.load(x + at + 3 * C))
+    pixels = tl.join(left, right).reshape([RUNS, C, 4]).permute(0, 2, 1)
+    k = q[:, None] + tl.arange(0, 4)[None, :]
+    to = (tl.program_id(0) * Q + k) * C
+    tl.store(y + to[:, :, None] + c[None, None, :], pixels, mask=(k < Q)[:, :, None])
+
+
+def test_registers_are_stored_in_the_order_of_memory():
+    """Joined tiles have another tile's element in each next register: none of them is exchanged."""
+    x, y = np.zeros((3, 64, 32), np.float16), np.zeros((3, 64, 32), np.float16)
+    x[:] = np.random.default_rng(0).standard_normal(x.shape)
+    compiled = stored_together.compile(x, y, 64, 32, 16)
+    assert len(compiled.sass.split("STG.E.64")) == 5
+    assert not {"STG.E.U16", "STS", "SHFL", "BAR"} & set(compiled.sass.split())
+    stored_together[(3,)](x, y, 64, 32, 16)
+    np.testing.assert_array_equal(x, y)

@@ -36,14 +36,18 @@ MOST_BYTES = SM_90A.thresholds.exchange_bytes
 def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
     """The layout in which to store a tile that has another one: its own, or one of whole sectors.
 
-    Only tiles of two dimensions whose pointers and mask are made in any layout change theirs:
-    through shared memory in kernels of one role (rings need that of others), else by shuffles.
+    Only tiles whose pointers and mask are made in any layout change theirs. A thread's registers
+    take another order; tiles of two dimensions are exchanged: through shared memory in kernels of
+    one role (rings need that of others), else by shuffles.
     """
     shape, size = shape_of(op.value.type), byte_size(element_of(op.value.type))
     others = [v for v in (op.ptr, op.mask) if v is not None]
-    if len(shape) != 2 or not all(g.layouts.lazy(v) for v in others):
+    if not all(g.layouts.lazy(v) for v in others):
         return layout
     dim, vector = fastest(g.layouts.axes, op.ptr)
+    layout = in_order(layout, dim, vector)
+    if len(shape) != 2:
+        return layout
     own = sectors(layout, dim, vector, size)
     if g.kernel.only_group and math.prod(shape) * size <= MOST_BYTES:
         wanted = segments(shape, g.warps, dim, vector, size)
@@ -56,6 +60,19 @@ def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
             return near if enough else layout
         vector //= 2  # a warp's share of a row may be too short for the widest store
     return layout
+
+
+def in_order(layout: Layout, dim: int, vector: int) -> Layout:
+    """The layout with up to `vector` neighbours that a thread holds anyway one after the other."""
+    registers = steps(layout.reg)
+    if registers is None:
+        return layout
+    first: list[tuple[int, int]] = []
+    while 2 << len(first) <= vector and (dim, 1 << len(first)) in registers:
+        first.append((dim, 1 << len(first)))
+    if 1 << len(first) <= layout.vector(dim):
+        return layout
+    return replace(layout, reg=modes([*first, *(s for s in registers if s not in first)]))
 
 
 def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:

@@ -151,8 +151,8 @@ class AxisAnalysis:
             return (*numbers[:axis], new, *numbers[axis:])
 
         # Along the new dimension every element begins a run of its own, not only the first.
-        alone = len(info.multiple) == 1 and info.contiguous[0] == 1
-        first = info.multiple[0] if alone else 1
+        alone = all(run == 1 for run in info.contiguous)
+        first = max(info.multiple, default=1) if alone else 1
         return AxisInfo(
             insert(info.contiguous, 1), insert(info.multiple, first), insert(info.constant, 1)
         )
