@@ -362,7 +362,6 @@ def main() -> None:
         ]
         warmed(jobs, options.dtype, options.warm)
         return
-    os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM", "1")
     import torch
     from rows import Run
 
@@ -372,6 +371,7 @@ def main() -> None:
 
         whole(None if options.warm else Run("conv-whole", options.rows), options)
         return
+    os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM", "1")
     run = Run("conv" if options.network == "twelve" else "conv-models", options.rows)
     for case in selected(options):
         for what in filter(case.passes, wanted):

@@ -28,7 +28,7 @@ from conv_launches import warmed
 from tawa.kernels import conv_planes
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
 from tawa.kernels.conv_arguments import Finish
-from tawa.kernels.conv_depthwise import Runs, runs_tried
+from tawa.kernels.conv_depthwise_plans import Runs, ordered
 from tawa.kernels.conv_gradient_plans import Sharing, sharings
 from tawa.kernels.conv_plans import Tiling, ranked
 from tawa.kernels.conv_shapes import Convolution
@@ -74,7 +74,11 @@ def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sh
     """The best tiles of each kind by the model, the fastest first."""
     seen: set[Any] = set()
     if conv.depthwise:
-        yield from runs_tried(conv)
+        for way in ordered(conv, chip, SIZE):
+            kind = way.each, way.channels, way.rows > 0, (way.rows * way.run).bit_length()
+            if kind not in seen:
+                seen.add(kind)
+                yield way
         return
     if what == "wgrad":
         ways = sorted(sharings(conv, chip), key=lambda way: way.microseconds(conv, chip, SIZE))
@@ -89,7 +93,8 @@ def candidates(conv: Convolution, what: str, chip: Chip) -> Iterator[Tiling | Sh
     found = conv_planes.ordered(conv, chip, SIZE, SIZE) if planes else ranked(conv, chip, SIZE)
     for tiling in found:
         spread = planes and tiling.images
-        kind = tiling.kernel, tiling.pixels, tiling.filters, tiling.options, tiling.split, spread
+        shape = tiling.kernel, tiling.pixels, tiling.filters, tiling.options
+        kind = *shape, tiling.split, tiling.last is None, spread
         if kind not in seen:
             seen.add(kind)
             yield tiling
@@ -103,10 +108,10 @@ def chosen(case: Case, what: str, count: int, chip: Chip) -> list[Tiling | Shari
 
 
 def expected_us(tile: Tiling | Sharing | Runs, conv: Convolution, chip: Chip, what: str) -> float:
-    """What the model expects; there is none of depthwise layers."""
+    """What the model expects."""
     if isinstance(tile, Tiling) and what == "dgrad" and conv.stride != (1, 1):
         return conv_planes.microseconds(tile, conv, chip, SIZE, SIZE)
-    return math.nan if isinstance(tile, Runs) else tile.microseconds(conv, chip, SIZE)
+    return tile.microseconds(conv, chip, SIZE)
 
 
 def measure(run: Any, case: Case, what: str, options: Any) -> None:
@@ -177,7 +182,7 @@ def again() -> None:
 def _case(given: dict[str, Any]) -> Case:
     pad: Any = given["pad"]
     sides = len(given["x"]) - 2
-    pads = tuple(map(tuple, pad)) if isinstance(pad, list) else ((pad, pad),) * sides
+    pads: Any = tuple(map(tuple, pad)) if isinstance(pad, list) else ((pad, pad),) * sides
     return Case(
         given["layer"], tuple(given["x"]), tuple(given["w"]), given["stride"], pads, given["groups"]
     )

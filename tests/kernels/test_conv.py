@@ -22,11 +22,12 @@ from tawa.kernels.conv import (
     reference,
 )
 from tawa.kernels.conv_activations import ACTIVATIONS
+from tawa.kernels.conv_depthwise_plans import fastest
 from tawa.kernels.conv_explain import explain
 from tawa.kernels.conv_gradients import conv_transpose
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.conv_plans import ranked
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.conv_shapes import Convolution, Depth
 from tawa.kernels.gemm_operands import is_dense
 from tawa.machine.chips import H100, H200
 
@@ -122,7 +123,24 @@ def test_tiles_are_ranked_as_they_were_measured(conv: Convolution, tilings: list
     found = ranked(conv, H100, 2)
     places = [found.index(Tiling(*one)) for one in tilings]
     assert places == sorted(places)
-    assert replace(found[0], split=1) == Tiling(*tilings[0])
+    assert replace(found[0], split=1, last=None) == Tiling(*tilings[0])
+
+
+def test_depthwise_layers_are_computed_by_blocks_where_these_fit():
+    """Of EfficientNet's layers all; not filters of many taps, three dimensions, channels apart."""
+
+    def taken(taps: int, depth: int = 1, **more: bool) -> int:
+        deep = Depth(depth, min(3, depth))
+        conv = Convolution(32, 28, 28, 96, 96, taps, taps, groups=96, depth=deep)
+        return fastest(conv, H100, 2, **more).rows
+
+    assert min(taken(3), taken(5)) > 1
+    assert taken(9) == taken(3, 4) == taken(3, apart=True) == 0
+
+
+def test_depthwise_channels_that_are_apart():
+    x, w = images(0, 2, 24, 9, 11).transpose(0, 2, 3, 1), images(1, 24, 3, 3, 1, scale=0.3)
+    close(conv2d(x, w, groups=24), reference(x, w, groups=24))
 
 
 def test_finish():
@@ -216,6 +234,29 @@ def test_refusals_of_ends():
     narrow = np.zeros((1, 8, 8, 16), "float8_e4m3fn")
     with pytest.raises(ConvolutionNotPossible, match="8-bit"):
         conv2d(narrow, np.zeros((16, 3, 3, 4), "float8_e4m3fn"), groups=4)
+
+
+@pytest.mark.parametrize(
+    ("tiling", "groups", "words"),
+    [
+        (("window", 1, 8, 8, 32, 16), 1, "names no kernel"),
+        (("taps", 1, 4, 8, 32, 16), 1, "32 pixels a tile"),
+        (("windows", 2, 8, 8, 32, 16), 1, "2 images a tile"),
+        (("taps", 1, 8, 8, 32, 32), 2, "other groups"),
+        (("resident", 1, 8, 8, 32, 16), 1, "some channels alone"),
+        (("windows", 1, 8, 8, 32, 32, (), 2), 1, "shares tiles"),
+        (("taps", 2, 8, 8, 32, 32, (), 2, (1, 8, 8, 32)), 1, "shares tiles"),
+        (("taps", 2, 8, 8, 32, 32, (), 1, (1, 8, 4, 32)), 1, "no tiles"),
+        (("taps", 2, 8, 8, 32, 32, (), 1, (1, 8, 8, 24)), 1, "no tiles"),
+    ],
+)
+def test_tilings_that_would_compute_something_else(
+    tiling: tuple[Any, ...], groups: int, words: str
+):
+    """Each would leave results out or add up too little: an error in place of these."""
+    x, w = images(0, 2, 8, 8, 32), images(1, 32, 3, 3, 32 // groups)
+    with pytest.raises(ConvolutionNotPossible, match=f"`config` .*{words}"):
+        conv2d(x, w, None, Tiling(*tiling), groups=groups)
 
 
 def test_refusals_of_types_and_outputs():

@@ -11,6 +11,7 @@ from convolutions import Drawn, gradients
 from tawa.driver.jit import Kernel
 from tawa.kernels import conv_gradients
 from tawa.kernels.conv import Tiling, conv2d, reference
+from tawa.kernels.conv_depthwise_plans import Runs
 from tawa.kernels.conv_gradient_plans import Sharing
 from tawa.runtime.launch import grid_sizes
 from tawa.simulate.check.protocol import check
@@ -26,9 +27,13 @@ CASES = {
     "taps": (Tiling("taps", 2, 8, 8, 64, 64), {}),
     "shares": (Tiling("taps", 2, 8, 8, 64, 64, (), 3), {}),
     "shares of planes": (Tiling("taps", 2, 8, 8, 64, 64, (), 4), {"stride": 2}),
+    "parts": (Tiling("taps", 2, 8, 8, 64, 64, (), 1, (1, 8, 8, 32)), {}),
+    "parts of planes": (Tiling("taps", 4, 8, 8, 64, 64, (), 1, (2, 4, 8, 16)), {"stride": 2}),
     "groups": (Tiling("windows", 1, 16, 8, 32, 32), {"groups": 2}),
     "gathered": (None, {"groups": 8, "stride": 3}),
     "depthwise": (None, {"groups": 64, "stride": 3}),
+    "blocks of runs": (Runs(16, 4, 32, 3, rows=4), {"groups": 64}),
+    "blocks with a stride": (Runs(4, 2, 64, 3, rows=3), {"groups": 64, "stride": 2}),
 }
 SHARINGS = {
     "windows": (Sharing(3, 64, 64, (1, 8, 8), 2, windows=True), 3),
@@ -93,6 +98,21 @@ def test_tiles_of_the_last_wave_are_shared(options: Any, monkeypatch: pytest.Mon
         y = conv2d(x, w, None, tiling, bias=bias, residual=residual, relu=True)
     exact = reference(x, w) + bias.astype(float) + residual.astype(float)
     assert np.abs(y - np.maximum(exact, 0)).max() < 1e-2
+
+
+@pytest.mark.parametrize("options", [(), PERSISTENT])
+def test_tiles_of_the_last_wave_are_done_in_parts(options: Any, monkeypatch: pytest.MonkeyPatch):
+    """The last of four tiles, by a launch of its own, with all that a result may have."""
+    monkeypatch.setattr(Tiling, "whole_tiles", lambda self, conv, chip: self.tiles(conv) - 1)
+    x, w, bias = half(2, 8, 14, 64), half(40, 2, 2, 64), half(40)
+    residual = half(2, 7, 13, 40)
+    tiling = Tiling("taps", 2, 8, 8, 32, 64, options, 1, (1, 8, 8, 16))
+    launches: list[str] = []
+    with proved(launches):
+        y = conv2d(x, w, None, tiling, bias=bias, residual=residual, relu=True)
+    exact = reference(x, w) + bias.astype(float) + residual.astype(float)
+    assert np.abs(y - np.maximum(exact, 0)).max() < 1e-2
+    assert launches == ["conv_taps", "conv_taps"]
 
 
 @pytest.mark.parametrize("name", SHARINGS)

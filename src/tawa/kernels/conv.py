@@ -27,6 +27,7 @@ from tawa.kernels.conv_arguments import (
     describable,
     filters_of,
     made_like,
+    padded,
     pictures,
     pictures_of,
     readable,
@@ -34,8 +35,8 @@ from tawa.kernels.conv_arguments import (
     steps_of,
     with_room,
 )
-from tawa.kernels.conv_copies import padded
-from tawa.kernels.conv_depthwise import Runs, conv_depthwise
+from tawa.kernels.conv_depthwise import conv_depthwise
+from tawa.kernels.conv_depthwise_plans import Runs
 from tawa.kernels.conv_kernels import (
     conv_gathered,
     conv_resident,
@@ -43,7 +44,7 @@ from tawa.kernels.conv_kernels import (
     conv_windows,
     finish_shares,
 )
-from tawa.kernels.conv_plans import Tiling, ranked
+from tawa.kernels.conv_plans import Tiling, check, ranked
 from tawa.kernels.conv_shapes import (
     Back,
     Convolution,
@@ -388,6 +389,8 @@ def _by_blocks(
     made = out
     if conv.k % unit or not describable(out):
         made = made_like(out, (conv.pictures, conv.p, conv.q, -(-conv.k // unit) * unit), None)
+    if config is not None:
+        check(config, conv)
     found = ranked(conv, conv_taps.chip, x.dtype.itemsize, finish.bytes_of(out))
     tiling = config or next(t for t in found if _suits(t, back))
     if early:
@@ -408,8 +411,14 @@ def launch(
     """Launch what one tiling takes; `steps` are the image's strides, `pitch` the filters'."""
     x, w, out, finish = arrays
     whole = tiling.whole_tiles(conv, conv_taps.chip)
-    if tiling.split == 1 or whole == tiling.tiles(conv):
-        _launch_one(conv, replace(tiling, split=1), (x, w, out, None, finish), steps, pitch, back)
+    if whole == tiling.tiles(conv):
+        alone = replace(tiling, split=1, last=None)
+        _launch_one(conv, alone, (x, w, out, None, finish), steps, pitch, back)
+        return
+    if tiling.split == 1:
+        for part in (False, True) if whole else (True,):
+            given = x, w, out, None, finish
+            _launch_one(conv, tiling, given, steps, pitch, back, part=part)
         return
     shared = tiling.tiles(conv) - whole
     parts = empty(out, (shared, tiling.split, tiling.pixels, tiling.filters), "float32")
@@ -440,9 +449,15 @@ def _launch_one(
     steps: tuple[int, ...],
     pitch: int,
     back: Back | None,
+    *,
+    part: bool = False,
 ) -> None:
-    """Launch the kernel that multiplies; the array before the last gets shares of tiles."""
+    """Launch the kernel that multiplies; the array before the last gets shares of tiles.
+
+    With `part` for the parts of the last tiles, which a launch without it left out.
+    """
     x, w, out, parts, finish = arrays
+    of, tiling = tiling, tiling.part if part else tiling
     (top, _), (left, _) = conv.pad
     finish, others, other_pitch = with_room(finish, conv)
     ends = finish.scale, finish.bias, finish.residual, *others, other_pitch
@@ -462,16 +477,25 @@ def _launch_one(
         extents += [conv.depth.size, conv.depth.results]
         constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups}
     if tiling.kernel == "taps":
-        whole = programs if parts is None else programs - parts.shape[0]
-        programs, results = whole + (programs - whole) * tiling.split, (out, parts)
-        constants |= {"TN": tiling.images, "SPLIT": tiling.split, "WHOLE": whole}
+        whole = of.whole_tiles(conv, conv_taps.chip)
+        rest, results = of.tiles(conv) - whole, (out, parts)
+        if part:
+            programs = rest * of.parts
+        else:
+            programs = whole + rest * (tiling.split if tiling.last is None else 0)
+        constants |= {
+            "TN": tiling.images, "SPLIT": tiling.split, "WHOLE": whole,
+            "OF": (of.images, of.rows, of.columns, of.filters) if part else None,
+            "FOLLOWED": tiling.last is not None,
+        }  # fmt: skip
     else:
         high, wide = tiling.window(conv)
         constants |= {"WH": high, "WW": wide}
     kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs,)]
     places = dict(zip(("x_n", "x_h", "x_w", "y_n", "y_h", "y_w"), (*steps[:3], *steps_of(out)[:3]),
                       strict=True))  # fmt: skip
-    kernel(x, w, *results, *ends, *extents, **places, **constants, **dict(tiling.options))
+    options = {"launch_pdl": True} if part else dict(tiling.options)
+    kernel(x, w, *results, *ends, *extents, **places, **constants, **options)
 
 
 def _gather(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None:

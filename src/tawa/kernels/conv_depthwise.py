@@ -12,36 +12,15 @@ once for all results of the row that read it, and a filter's taps once for all o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv_arguments import Finish
-from tawa.kernels.conv_copies import padded
+from tawa.kernels.conv_arguments import Finish, padded
+from tawa.kernels.conv_depthwise_plans import Runs, best_runs, fastest
 from tawa.kernels.conv_kernels import ended
 from tawa.kernels.conv_shapes import Convolution
 from tawa.kernels.gemm_operands import is_dense, strides
-
-CHANNELS = 64
-"""Channels of one program, at most."""
-RUNS = 16
-"""Runs of neighbouring results that one program computes."""
-LENGTHS = 8, 7, 6, 5, 4, 3, 2, 1
-"""Results of a run."""
-STRIDED = 4
-"""Results of a run at most, with a stride (measured: `conv-tiles.jsonl`)."""
-TRIED, MOST_BEYOND = (8, 7, 4, 2), 1.15
-"""Of them, those that are worth timing, and by how much they may reach beyond a row."""
-THREADS, REGISTERS = 128, 65536
-"""Of a program, and of a multiprocessor."""
-OWN_REGISTERS = 84, 11
-"""Registers of a thread: of any, and more for each result of its runs (161 for 7, 128 for 4)."""
-MOST_TAPS = 8
-"""Taps of a row that registers hold."""
-WAVES = 4
-"""Programs for each multiprocessor, at most, that share the results for the gradient of filters."""
 
 
 @tl.constexpr_function
@@ -167,14 +146,172 @@ def depthwise(
             known = there & (begin + s < S)
             filters += (tl.load(w + number, mask=known, other=0.0),)
         sums = summed(sums, columns, widened(filters), RUN, TAPS, STRIDE_W, DILATION_W, 0)
+    at = n.to(tl.int64), p, q
+    found = finished_run(
+        sums, (scale, bias, residual), at, (r_n, r_h, r_w), channel, C, exists, Q,
+        y.dtype.element_ty, ACTIVATION, RUN,
+    )  # fmt: skip
+    at = n.to(tl.int64), tl.where(exists, p, P), q
+    store_blocks((found,), y, at, (y_n, y_h, y_w), channel, C, P, Q, RUN)
+
+
+@tawa.jit
+def filters_of_channels(
+    w: Any, channel: Any, there: Any, R: tl.constexpr, S: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Some channels' filters in fp32: a tuple of rows of taps, each a vector for all runs."""
+    rows = ()
+    for r in tl.static_range(R):
+        row = ()
+        for s in tl.static_range(S):
+            at = (channel * R + r) * S + s
+            row += (tl.load(w + at, mask=there, other=0.0),)
+        rows += (row,)
+    found = ()
+    for r in tl.static_range(R):
+        found += (widened(rows[r]),)
+    return found
+
+
+@tawa.jit
+def columns_below(
+    row: Any, x_w: tl.constexpr, left: Any, W: Any, inside: Any, RUN: tl.constexpr,
+    TAPS: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr,
+) -> Any:  # fmt: skip
+    """As `loaded_columns`; `left` as numbers without a sign, so that what is before is beyond W."""
+    found = ()
+    for j in tl.static_range((RUN - 1) * STRIDE + (TAPS - 1) * DILATION + 1):
+        users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE, DILATION)
+        if len(users) > 0:
+            reads = inside & (left + j < W)[:, None]
+            found += (tl.load(row + j * x_w, mask=reads, other=0.0),)
+        else:
+            found += (None,)
+    return found
+
+
+@tawa.jit
+def depthwise_blocks(
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: tl.constexpr, x_n: Any, x_h: Any,
+    x_w: tl.constexpr, y_n: Any, y_h: Any, y_w: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, ACTIVATION: tl.constexpr,
+    RUNS: tl.constexpr, ROWS: tl.constexpr, RUN: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Some blocks of ROWS runs of RUN results; a row of pixels is loaded once for all of them.
+
+    Filters are kept in registers. All pixels are loaded before results are stored, between which
+    threads meet. Pixels and results of a row lie one behind the other, `x_w` and `y_w` apart.
+    """
+    blocks: tl.constexpr = tl.cdiv(C, CHANNELS)
+    channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)
+    across = tl.cdiv(Q, RUN)
+    down = tl.cdiv(P, ROWS)
+    block = tl.program_id(0) // blocks * RUNS + tl.arange(0, RUNS)
+    n = block // (across * down)
+    p = block // across % down * ROWS
+    q = block % across * RUN
+    p = tl.where(n < N, p, P)
+    there = channel < C
+    filters = filters_of_channels(w, channel, there, R, S)
+    n = n.to(tl.int64)
+    left = q * STRIDE_W - PAD_W
+    top = p * STRIDE_H - PAD_H
+    first = x + (n * x_n + top * x_h + left * x_w)[:, None] + channel[None, :]
+    left = left.to(tl.uint32)
+    wide = W.to(tl.uint32)
+    high = tl.where(n < N, H, 0).to(tl.uint32)
+    results = ((tl.zeros((RUNS, CHANNELS), tl.float32),) * RUN,) * ROWS
+    made = ()
+    for j in tl.static_range((ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1):
+        users: tl.constexpr = taps_of_column(j, ROWS, R, STRIDE_H, DILATION_H)
+        if len(users) > 0:
+            inside = ((top + j).to(tl.uint32) < high)[:, None]
+            if C % CHANNELS != 0:
+                inside = inside & there[None, :]
+            columns = columns_below(
+                first + j * x_h, x_w, left, wide, inside, RUN, S, STRIDE_W, DILATION_W
+            )
+            new = ()
+            for i in tl.static_range(ROWS):
+                tap: tl.constexpr = partner(users, i, 0)
+                if tap >= 0:
+                    sums = summed(
+                        results[i], columns, filters[tap], RUN, S, STRIDE_W, DILATION_W, 0
+                    )
+                    new += (sums,)
+                else:
+                    new += (results[i],)
+            results = new
+            last: tl.constexpr = partner(users, R - 1, 1)
+            if last >= 0:
+                made += (
+                    finished_run(
+                        results[last], (scale, bias, residual), (n, p + last, q), (r_n, r_h, r_w),
+                        channel, C, p + last < P, Q, y.dtype.element_ty, ACTIVATION, RUN,
+                    ),
+                )  # fmt: skip
+    store_blocks(made, y, (n, p, q), (y_n, y_h, y_w), channel, C, P, Q, RUN)
+
+
+@tawa.jit
+def finished_run(
+    sums: Any, ends: Any, at: Any, steps: Any, channel: Any, C: Any, exists: Any, Q: Any,
+    TYPE: tl.constexpr, ACTIVATION: tl.constexpr, RUN: tl.constexpr,
+) -> Any:  # fmt: skip
+    """What becomes of the sums of runs: scaled, shifted, with what is added to them."""
+    n, p, q = at
+    found = ()
     for i in tl.static_range(RUN):
-        stored = (exists & (q + i < Q))[:, None] & there[None, :]
-        other = n.to(tl.int64) * r_n + p * r_h + (q + i) * r_w
-        at = other[:, None] + channel[None, :]
-        ends = scale, bias, residual
-        total = ended(sums[i], ends, channel, C, at, stored, ACTIVATION)
-        to = n.to(tl.int64) * y_n + p * y_h + (q + i) * y_w
-        tl.store(y + to[:, None] + channel[None, :], total.to(y.dtype.element_ty), mask=stored)
+        stored = (exists & (q + i < Q))[:, None] & (channel < C)[None, :]
+        other = n * steps[0] + p * steps[1] + (q + i) * steps[2]
+        place = other[:, None] + channel[None, :]
+        found += (ended(sums[i], ends, channel, C, place, stored, ACTIVATION).to(TYPE),)
+    return found
+
+
+@tl.constexpr_function
+def exponent(count: int) -> int:
+    """Of a power of two."""
+    return count.bit_length() - 1
+
+
+@tawa.jit
+def stacked(tiles: Any) -> Any:
+    """Tiles [RUNS, CHANNELS], a power of two of them, as one [RUNS, number, CHANNELS]."""
+    count: tl.constexpr = len(tiles)
+    shape: tl.constexpr = tiles[0].shape
+    for level in tl.static_range(exponent(count)):
+        half: tl.constexpr = count >> (level + 1)
+        found = ()
+        for i in tl.static_range(half):
+            found += (tl.join(tiles[i], tiles[i + half]),)
+        tiles = found
+    return tiles[0].reshape([shape[0], shape[1], count]).permute(0, 2, 1)
+
+
+@tawa.jit
+def store_blocks(
+    rows: Any, y: Any, at: Any, steps: Any, channel: Any, C: Any, P: Any, Q: Any,
+    RUN: tl.constexpr,
+):  # fmt: skip
+    """Store rows of runs of results, by one store: several would wait for each other."""
+    n, p, q = at
+    high: tl.constexpr = tl.next_power_of_2(len(rows))
+    wide: tl.constexpr = tl.next_power_of_2(RUN)
+    tiles = ()
+    for i in tl.static_range(high):
+        for j in tl.static_range(wide):
+            tiles += (rows[min(i, len(rows) - 1)][min(j, RUN - 1)],)
+    number = tl.arange(0, high * wide)
+    row = p[:, None] + (number // wide)[None, :]
+    column = q[:, None] + (number % wide)[None, :]
+    own = (number // wide < len(rows)) & (number % wide < RUN)
+    stored = own[None, :] & (row < P) & (column < Q)
+    to = (n * steps[0])[:, None] + row * steps[1] + column * steps[2]
+    place = y + to[:, :, None] + channel[None, None, :]
+    tl.store(place, stacked(tiles), mask=stored[:, :, None] & (channel < C)[None, None, :])
 
 
 @tawa.jit
@@ -235,71 +372,6 @@ def depthwise_weights(
         tl.store(to, total, mask=there & (begin + s < S))
 
 
-def instructions(conv: Convolution, run: int, taps: int) -> int:
-    """Those of a thread: counted in machine code, for 8 channels."""
-    columns = (run - 1) * conv.stride[1] + (taps - 1) * conv.dilation[1] + 1
-    columns = min(columns, run * taps)
-    rows = conv.depth.taps * conv.r * -(-conv.s // taps)
-    return rows * (8 * run * taps + 18 * columns + 17 * taps + 40) + 40 * run + 200
-
-
-@dataclass(frozen=True)
-class Runs:
-    """What a program computes: so many runs of neighbouring results, of some channels.
-
-    And how many taps of a row at a time.
-    """
-
-    runs: int
-    run: int
-    channels: int
-    taps: int
-
-
-def _taps(conv: Convolution) -> int:
-    """Taps of a row at a time."""
-    return -(-conv.s // -(-conv.s // MOST_TAPS))
-
-
-def runs_tried(conv: Convolution) -> Iterator[Runs]:
-    """What may be worth timing: runs that reach little beyond a row."""
-    wide = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
-    for channels in {min(32, wide), wide}:
-        for elements in (RUNS * CHANNELS // 2, RUNS * CHANNELS):
-            for run in TRIED:
-                if -(-conv.q // run) * run <= MOST_BEYOND * conv.q:
-                    yield Runs(elements // channels, run, channels, _taps(conv))
-
-
-def best_runs(conv: Convolution, multiprocessors: int) -> Runs:
-    """What is expected fastest: as long as lets programs fill the multiprocessors' last wave."""
-    channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
-    if 20 * (-(-conv.c // 32) * 32) < 19 * (-(-conv.c // channels) * channels):
-        channels = 32  # the last of fewer blocks would have few channels
-    runs, taps = RUNS * CHANNELS // channels, _taps(conv)
-
-    def cost(run: int) -> int:
-        count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
-        programs = count * tawa.cdiv(conv.c, channels)
-        beside = max(1, REGISTERS // ((OWN_REGISTERS[0] + OWN_REGISTERS[1] * run) * THREADS))
-        waves, rest = divmod(programs, beside * multiprocessors)
-        turns = waves * beside + -(-rest // multiprocessors)
-        return turns * instructions(conv, run, taps)
-
-    run = min((n for n in LENGTHS if n < 2 * conv.q), key=cost)
-    return Runs(runs, run, channels, taps)
-
-
-def _shorter(way: Runs, conv: Convolution) -> Runs:
-    """Half as many results of a thread with a stride, whose rows of pixels are twice as long.
-
-    Measured on EfficientNet-B0's four layers of stride 2: 0.90 to 0.97 of the time.
-    """
-    if conv.stride[1] == 1 or way.runs == 1:
-        return way
-    return replace(way, runs=way.runs // 2, run=min(way.run, STRIDED))
-
-
 def _numbers(conv: Convolution) -> tuple[int, ...]:
     """Extents, as the kernels take them."""
     depth = conv.depth
@@ -322,27 +394,28 @@ def weights_of_depthwise(conv: Convolution, x: Any, dy: Any, shares: int, parts:
     )  # fmt: skip
 
 
-def shares_of_depthwise(conv: Convolution, multiprocessors: int) -> int:
-    """Shares of the runs of results: programs that fill a device a few times."""
-    way = best_runs(conv, multiprocessors)
-    blocks = tawa.cdiv(conv.c, way.channels) * conv.depth.taps * conv.r
-    blocks *= -(-conv.s // way.taps)
-    turns = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, way.run), way.runs)
-    return max(1, min(turns // 4, WAVES * multiprocessors // blocks))
-
-
 def conv_depthwise(
     conv: Convolution, x: Any, w: Any, out: Any, finish: Finish, config: Runs | None = None
 ) -> None:
     """Launch `depthwise` for pictures in any order of dimensions."""
     if not is_dense(w):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
-    way = config or _shorter(best_runs(conv, depthwise.chip.multiprocessors), conv)
+    apart = strides(x)[3] != 1
+    way = config or fastest(conv, depthwise.chip, x.dtype.itemsize, apart=apart)
     count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, way.run), way.runs)
     residual, steps = finish.residual, (0, 0, 0)
     if residual is not None:
         residual = residual if strides(residual)[3] == 1 else padded(residual, conv.k)
         steps = strides(residual)[:3]
+    if way.rows and not apart and conv.depth.flat:
+        down = tawa.cdiv(conv.p, way.rows) * tawa.cdiv(conv.q, way.run)
+        count = tawa.cdiv(conv.pictures * down, way.runs)
+        depthwise_blocks[(tawa.cdiv(conv.c, way.channels) * count,)](
+            x, w, out, finish.scale, finish.bias, residual, *steps, conv.k, *_numbers(conv)[:6],
+            *strides(x)[:3], *strides(out)[:3], *_constants(conv)[:-1], finish.activation, way.runs,
+            way.rows, way.run, way.channels,
+        )  # fmt: skip
+        return
     depthwise[(tawa.cdiv(conv.c, way.channels) * count,)](
         x, w, out, finish.scale, finish.bias, residual, *steps, conv.k, *_numbers(conv),
         *strides(x), *strides(out)[:3], *_constants(conv), finish.activation, way.runs, way.run,

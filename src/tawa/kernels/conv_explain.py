@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
+from tawa.kernels.conv_depthwise_plans import fastest
 from tawa.kernels.conv_kernels import conv_taps
 from tawa.kernels.conv_layouts import workspace
 from tawa.kernels.conv_plans import Tiling, planes, ranked
@@ -49,7 +50,12 @@ def _lines(conv: Convolution, chip: Chip) -> Iterator[str]:
     )
     own = conv.c // conv.groups
     if conv.depthwise:
-        yield "depthwise: each channel has one filter; threads add up, memory is the limit"
+        way = fastest(conv, chip, SIZE)
+        block = f"{way.rows} x {way.run}" if way.rows else f"a row of {way.run}"
+        yield (
+            f"depthwise: each channel has one filter; a thread adds up {block} results of "
+            f"{way.each} channels: {way.microseconds(conv, chip, SIZE):.1f} us, memory is the limit"
+        )
         return
     plain = conv.stride == (1, 1) and conv.pad == ((0, 0), (0, 0)) and conv.groups == 1
     if conv.taps == 1 and plain and conv.depth.flat:
@@ -78,7 +84,7 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
     for number, tiling in enumerate(best.values()):
         one, count = tiling.iteration(conv, SIZE)
         tiles, whole = tiling.tiles(conv), tiling.whole_tiles(conv, chip)
-        programs = whole + (tiles - whole) * tiling.split
+        programs = whole + (tiles - whole) * (tiling.split if tiling.last is None else 0)
         parts = one.parts(min(programs, chip.multiprocessors), chip)
         cycles = ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
         loads = tiling.loads(conv, SIZE), tiling.loads(conv, SIZE, reuse=False)
@@ -91,7 +97,13 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
         )
         waves = -(-programs // chip.multiprocessors)
         yield f"    {tiles} tiles in {waves} waves, each {count} iterations of cycles: {cycles}"
-        if whole < tiles:
+        if whole < tiles and tiling.last is not None:
+            images, rows, columns, filters = tiling.last
+            yield (
+                f"    {tiles - whole} of them in {tiling.parts} parts each, by a launch of their "
+                f"own, of {images} x {rows} x {columns} pixels and {filters} filters"
+            )
+        elif whole < tiles:
             each = -(-count // tiling.split)
             yield f"    {tiles - whole} of them by {tiling.split} programs, {each} iterations each"
         of = f"of {planes(conv)} planes " if planes(conv) > 1 else ""

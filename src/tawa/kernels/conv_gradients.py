@@ -39,14 +39,15 @@ from tawa.kernels.conv_arguments import (
     check_finish,
     check_output,
     describable,
+    exchanged,
     filters_of,
     pictures,
     pictures_of,
     readable,
     steps_of,
 )
-from tawa.kernels.conv_copies import exchanged
-from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
+from tawa.kernels.conv_depthwise import weights_of_depthwise
+from tawa.kernels.conv_depthwise_plans import shares_of_depthwise
 from tawa.kernels.conv_gradient_plans import Sharing, sharing
 from tawa.kernels.conv_kernels import plane_of
 from tawa.kernels.conv_plans import Tiling
@@ -238,7 +239,7 @@ def _by_planes(
     if config is None:
         sizes = w.dtype.itemsize, out.dtype.itemsize
         tiling = conv_planes.fastest(conv, conv_weights.chip, *sizes)
-    if tiling is None or tiling.kernel != "taps" or tiling.split > 1:
+    if tiling is None or tiling.kernel != "taps" or not tiling.alone:
         return False
     conv_planes.launch(conv, tiling, readable(dy, conv.k), w, out, finish)
     return True

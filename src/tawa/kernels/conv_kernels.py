@@ -29,7 +29,15 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv_shapes import taps_before, taps_of_plane
+from tawa.kernels.conv_shapes import (
+    filters_of_block,
+    place,
+    placed,
+    steps_of_share,
+    taps_before,
+    taps_of_plane,
+    tile_of_program,
+)
 
 
 @tawa.jit
@@ -88,29 +96,6 @@ def depth_tap(step: Any, steps: tl.constexpr, DEPTH: tl.constexpr) -> Any:
     if DEPTH is None:
         return 0, 0, step
     return step // steps, step // steps * DEPTH[2], step % steps
-
-
-@tawa.jit
-def place(
-    program: Any, P: Any, Q: Any, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
-    TW: tl.constexpr,
-) -> Any:  # fmt: skip
-    """Of a program: its block of filters, and the first image, row and column of its pixels.
-
-    Programs of one tile of pixels follow each other.
-    """
-    across = tl.cdiv(Q, TW)
-    down = tl.cdiv(P, TH)
-    tile = program // BLOCKS
-    row = tile // across % down * TH
-    return program % BLOCKS, tile // (across * down) * TN, row, tile % across * TW
-
-
-@tawa.jit
-def filters_of_block(block: Any, ours: tl.constexpr, BN: tl.constexpr) -> Any:
-    """The group of a block of filters, and its first filter."""
-    across: tl.constexpr = tl.cdiv(ours, BN)
-    return block // across, block // across * ours + block % across * BN
 
 
 @tawa.jit
@@ -338,36 +323,6 @@ def conv_resident(
 
 
 @tawa.jit
-def tile_of_program(WHOLE: Any, SPLIT: tl.constexpr) -> Any:
-    """Of a program: its tile, its share of that tile's steps, and whether it has all of them.
-
-    The first WHOLE tiles have a program each, and of those that follow SPLIT programs share each.
-    """
-    program = tl.program_id(0)
-    if SPLIT == 1:
-        return program, 0, True
-    over = program - WHOLE
-    alone = over < 0
-    tile = tl.where(alone, program, WHOLE + over // SPLIT)
-    return tile, tl.where(alone, 0, over % SPLIT), alone
-
-
-@tawa.jit
-def steps_of_share(
-    share: Any, alone: Any, pictures: Any, plane: tl.constexpr, SPLIT: tl.constexpr,
-) -> Any:  # fmt: skip
-    """First and last of the steps of a plane that a program takes.
-
-    `plane` has the steps before it, its own and all, `pictures` the taps of the depth that exist.
-    """
-    if SPLIT == 1:
-        return pictures[0] * plane[1], pictures[1] * plane[1]
-    first = tl.where(alone, 0, share * plane[2] // SPLIT)
-    last = tl.where(alone, plane[2], (share + 1) * plane[2] // SPLIT)
-    return tl.maximum(first - plane[0], 0), tl.minimum(last - plane[0], plane[1])
-
-
-@tawa.jit
 def tap_of_step(step: Any, columns: Any, turns: tl.constexpr) -> Any:
     """In a loop over taps, so many a row, and their channels: row, column, and turn."""
     tap = step // turns
@@ -381,11 +336,12 @@ def sums_of_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
     BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr = None, SPLIT: tl.constexpr = 1,
-    WHOLE: Any = 0,
+    OF: tl.constexpr = None, WHOLE: Any = 0,
 ) -> Any:  # fmt: skip
     """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures.
 
-    Of tiles that programs share (see `tile_of_program`) those of a share of taps and channels.
+    Of tiles that programs share (see `tile_of_program`) those of a share of taps and channels; of
+    parts of tiles `OF` (see `placed`) a part's.
     """
     N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
@@ -397,11 +353,9 @@ def sums_of_taps(
         filters = tl.make_tensor_descriptor(w, [K, count * FC], [count * FC, 1], [BN, BK])
     else:
         filters = blocks_of_filters(w, C, K, count, GROUPS, FC, BN, BK, BACK)
-    blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
     tile, share, alone = tile_of_program(WHOLE, SPLIT)
-    block, n, row, column = place(tile, P, Q, blocks, TN, TH, TW)
+    group, n, row, column, k = placed(tile, P, Q, WHOLE, ours, GROUPS, (TN, TH, TW, BN), OF)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
-    group, k = filters_of_block(block, ours, BN)
     turns: tl.constexpr = tl.cdiv(per_group, BK)
     shape: tl.constexpr = (R, S, BK, BN)
     acc = tl.zeros((TN * TH * TW, BN), tl.float32)
@@ -445,18 +399,21 @@ def conv_taps(
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
     TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    BACK: tl.constexpr, SPLIT: tl.constexpr, WHOLE: Any,
+    BACK: tl.constexpr, SPLIT: tl.constexpr, OF: tl.constexpr, FOLLOWED: tl.constexpr,
+    WHOLE: Any,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'.
 
-    `parts` [tiles, SPLIT, pixels, BN] gets the sums of the shares of tiles that programs share.
+    `parts` [tiles, SPLIT, pixels, BN] gets the sums of the shares of tiles that programs share. In
+    place of those, the tiles from WHOLE on may be FOLLOWED by a launch for parts of tiles `OF`.
     """
-    if SPLIT > 1:
+    if SPLIT > 1 or FOLLOWED:
         tl.extra.cuda.gdc_launch_dependents()
     many = N if DEPTH is None else N * DO
     acc, n, row, column, k = sums_of_taps(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, BACK, SPLIT, WHOLE,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, BACK, SPLIT, OF,
+        WHOLE,
     )  # fmt: skip
     out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     tile, share, alone = tile_of_program(WHOLE, SPLIT)

@@ -21,9 +21,17 @@ from typing import Any, TypeAlias
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv_arguments import Finish, steps_of
-from tawa.kernels.conv_kernels import filters_of_block, finish, place, plane_of, tap_of_step
+from tawa.kernels.conv_kernels import finish, plane_of, tap_of_step
 from tawa.kernels.conv_plans import LEAST_STORED, SHARPNESS, Tiling, ranked, tilings
-from tawa.kernels.conv_shapes import Convolution, axes_of, sides_of, turned_back, turned_taps
+from tawa.kernels.conv_shapes import (
+    Convolution,
+    axes_of,
+    filters_of_block,
+    place,
+    sides_of,
+    turned_back,
+    turned_taps,
+)
 from tawa.kernels.gemm_configurations import copying
 from tawa.machine.chips import Chip
 from tawa.machine.product_times import LINE, launch_us
@@ -183,7 +191,7 @@ def ordered(conv: Convolution, chip: Chip, size: int, result: int) -> tuple[Tili
     """The tilings, the one that is expected fastest first."""
     reached = _each(conv)
     found = tilings(reached[0], size, result) if reached else ()
-    suited = [t for t in found if t.kernel == "taps" and t.split == 1 and t.reads_turned]
+    suited = [t for t in found if t.kernel == "taps" and t.alone and t.reads_turned]
     return tuple(sorted(suited, key=lambda t: microseconds(t, conv, chip, size, result)))
 
 

@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Any
 
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
 from tawa.machine.chips import SM_90A, Chip
 from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 
@@ -50,11 +50,13 @@ MOST_SPLITS = 4
 """Of these, the most that are possible are tried."""
 LEAST_SHARE = 4
 """Iterations of each, at least."""
+PART = 64, 16
+"""Pixels and filters of a part of a tile, at least."""
 SLOTS, DEEP = 4, 0.92
 """Tiles of taps that have so many slots for what is loaded ahead take such a part of the time; not
 those of 96 and 192 filters, which took up to 1.5 times as long as expected."""
 WORTH = 1.12
-"""Times as long as with shares are worth their memory and a second kernel."""
+"""Times as long as with shares or parts are worth their memory and a second kernel."""
 MOST_ROWS = 256
 """Extent of a block, at most."""
 FEW_ROWS = 4
@@ -66,7 +68,8 @@ class Tiling:
     """A kernel and its tiles: images, rows and columns of pixels, filters, channels at a time.
 
     With `split` > 1 as many programs share each of the tiles that would not fill a last wave, each
-    with a part of its taps and channels; a second kernel adds their sums up, in their order.
+    with a part of its taps and channels; a second kernel adds their sums up, in their order. With
+    `last` (images, rows, columns, filters) a second launch has those tiles, in parts of this shape.
     """
 
     kernel: str
@@ -77,6 +80,24 @@ class Tiling:
     channels: int
     options: tuple[tuple[str, Any], ...] = ()
     split: int = 1
+    last: tuple[int, int, int, int] | None = None
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one launch, in which each tile has one program."""
+        return self.split == 1 and self.last is None
+
+    @property
+    def part(self) -> Tiling:
+        """The tiles of the second launch."""
+        assert self.last is not None
+        images, rows, columns, filters = self.last
+        return Tiling(self.kernel, images, rows, columns, filters, self.channels)
+
+    @property
+    def parts(self) -> int:
+        """How many parts a tile of the last wave has."""
+        return self.pixels * self.filters // (self.part.pixels * self.part.filters)
 
     @property
     def pixels(self) -> int:
@@ -110,10 +131,12 @@ class Tiling:
     def whole_tiles(self, conv: Convolution, chip: Chip) -> int:
         """How many have a program each: those of whole waves, or all of them."""
         tiles = self.tiles(conv)
-        return tiles if self.split == 1 else tiles - tiles % chip.multiprocessors
+        return tiles if self.alone else tiles - tiles % chip.multiprocessors
 
     def workspace(self, conv: Convolution, chip: Chip) -> int:
         """Bytes of the sums of shares."""
+        if self.split == 1:
+            return 0
         shared = self.tiles(conv) - self.whole_tiles(conv, chip)
         return 4 * shared * self.split * self.pixels * self.filters
 
@@ -166,10 +189,10 @@ class Tiling:
             waits += terms.started
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
         cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
-        if shared:  # a last wave of shares
+        if shared and self.last is None:  # a last wave of shares
             each = terms.stored_each * self.pixels * self.filters
             cycles += mains[1] * -(-count // self.split) / count + waits + each
-        else:  # few programs in the last wave have L2 for themselves
+        elif not shared:  # few programs in the last wave have L2 for themselves
             cycles -= mains[0] - mains[1]
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
         filters = conv.k * conv.taps * self.channels_of(conv) * size
@@ -179,15 +202,31 @@ class Tiling:
         time = launch_us(cycles, moved, memory, chip, SHARPNESS)
         if not shared:
             return time
+        if self.last is not None:
+            return time + terms.second_pass_us + self._parts_us(conv, shared, chip, size)
         parts = (2 * self.split + 1) * 4 * shared * self.pixels * self.filters
         return time + terms.second_pass_us + parts / (chip.memory_gbs * 1e3)
+
+    def _parts_us(self, conv: Convolution, tiles: int, chip: Chip, size: int) -> float:
+        """Microseconds of the parts of so many tiles."""
+        part, most = self.part, chip.multiprocessors
+        programs = tiles * self.parts
+        one, count = part.iteration(conv, size)
+        stored = max(LEAST_STORED, chip.products.stored * part.pixels * part.filters)
+        each = count * one.cycles(min(programs, most), chip) + stored
+        return -(-programs // most) * each / (chip.clock_ghz * 1e3)
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
         """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
         kept = self.keeps and reuse
         held = self.filters * conv.taps * self.channels_of(conv) * self.blocks(conv) if kept else 0
         loaded = self._loaded(conv, reuse and self.kernel != "taps", kept=kept)
-        return (self.tiles(conv) * loaded + held) * size
+        tiles = self.tiles(conv)
+        if self.last is None:
+            return (tiles * loaded + held) * size
+        over = tiles % SM_90A.multiprocessors
+        parts = over * self.parts * self.part.loads(conv, size) // self.part.tiles(conv)
+        return (tiles - over) * loaded * size + parts
 
     def channels_of(self, conv: Convolution) -> int:
         """Channels of a group, as blocks have them."""
@@ -207,6 +246,42 @@ class Tiling:
             return filters + self.pixels * inner
         count = planes(conv) * conv.depth.taps
         return filters + prod(self.window(conv)) * count * self.channels_of(conv)
+
+
+def check(tiling: Tiling, conv: Convolution) -> None:
+    """Raise ConvolutionNotPossible if a tiling that was given would not compute all of it."""
+    for wrong, words, expected in _demands(tiling, conv):
+        if wrong:
+            raise ConvolutionNotPossible(
+                f"`config` {words}", expected=expected, found=str(tiling),
+                hint="leave `config` out, or take one of `conv_plans.ranked(conv, chip, bytes)`",
+            )  # fmt: skip
+
+
+def _demands(tiling: Tiling, conv: Convolution) -> Iterator[tuple[bool, str, str]]:
+    """What would be wrong, whether it is, and what is expected."""
+    known = "windows", "resident", "taps"
+    yield tiling.kernel not in known, "names no kernel", f"one of {', '.join(known)}"
+    whole = tiling.pixels > 0 and tiling.pixels % 64 == 0
+    yield not whole, f"has {tiling.pixels} pixels a tile", "a multiple of 64"
+    one = tiling.images == 1 or (tiling.kernel == "taps" and conv.depth.flat)
+    yield not one, f"has {tiling.images} images a tile", "1, of windows and of three dimensions"
+    own, ours = conv.c // conv.groups, conv.k // conv.groups
+    fits = conv.groups == 1 or (own % tiling.channels == 0 and ours % tiling.filters == 0)
+    yield not fits, "has blocks that reach into other groups", f"divisors of {own} and {ours}"
+    kept = conv.groups == 1 and own <= tiling.channels and conv.depth.flat
+    all_of_it = f"one group, of {tiling.channels} channels at most, and two dimensions"
+    yield tiling.keeps and not kept, "keeps filters of some channels alone", all_of_it
+    both = tiling.split > 1 and tiling.last is not None
+    suits = tiling.kernel == "taps" and conv.depth.flat and tiling.split > 0 and not both
+    yield not (tiling.alone or suits), "shares tiles", "`split` or `last`, of taps, two dimensions"
+    if tiling.last is not None:
+        shape = tiling.images, tiling.rows, tiling.columns, tiling.filters
+        divides = all(
+            part > 0 and n % part == 0 for n, part in zip(shape, tiling.last, strict=True)
+        )
+        good = divides and tiling.part.pixels % 64 == 0
+        yield not good, "has parts that are no tiles", "divisors of its extents, of 64 pixels"
 
 
 def planes(conv: Convolution) -> int:
@@ -315,7 +390,10 @@ def _by_taps(
 
 
 def _shared(conv: Convolution, found: list[Tiling]) -> Iterator[Tiling]:
-    """Tilings of fewest tiles, those of whose last wave programs share where they are few."""
+    """Tilings of fewest tiles, those of whose last wave programs share where they are few.
+
+    Or those tiles have a launch of their own, in parts.
+    """
     if not conv.depth.flat or not found:
         return
     fewest = min(tiling.tiles(conv) for tiling in found)
@@ -323,8 +401,41 @@ def _shared(conv: Convolution, found: list[Tiling]) -> Iterator[Tiling]:
     steps = conv.taps * found[0].channels_of(conv) // found[0].channels
     each = (-(-steps // n) for n in SPLITS if 0 < over * n <= SM_90A.multiprocessors)
     splits = sorted({-(-steps // n) for n in each if n >= LEAST_SHARE})
-    for split in splits[-MOST_SPLITS:]:
-        yield from (replace(t, split=split) for t in found if t.tiles(conv) == fewest)
+    for tiling in (t for t in found if t.tiles(conv) == fewest):
+        yield from (replace(tiling, split=split) for split in splits[-MOST_SPLITS:])
+        if 0 < over < fewest:
+            yield from _in_parts(tiling, over)
+
+
+def _in_parts(tiling: Tiling, tiles: int) -> Iterator[Tiling]:
+    """A tiling of whose tiles so many, the last, are done in parts, as many as a wave has.
+
+    Parts have whole products: 64 pixels and 16 filters at least.
+    """
+    pixels = tiling.pixels
+    while pixels >= PART[0]:
+        filters = tiling.filters
+        while filters >= PART[1]:
+            parts = tiling.pixels * tiling.filters // (pixels * filters)
+            programs = parts * tiles
+            if SM_90A.multiprocessors < 3 * programs <= 6 * SM_90A.multiprocessors and parts > 1:
+                yield replace(tiling, last=(*_halved(tiling, pixels), filters))
+            if filters % 2:
+                break
+            filters //= 2
+        if pixels % 2:
+            break
+        pixels //= 2
+
+
+def _halved(tiling: Tiling, pixels: int) -> tuple[int, int, int]:
+    """Images, rows and columns of a part of a tile with so many pixels: fewer images first."""
+    shape, over = [tiling.images, tiling.rows, tiling.columns], tiling.pixels // pixels
+    for at, size in enumerate(shape):
+        while over > 1 and size % 2 == 0:
+            size, over = size // 2, over // 2
+        shape[at] = size
+    return shape[0], shape[1], shape[2]
 
 
 @lru_cache(maxsize=1024)
@@ -335,7 +446,7 @@ def ranked(conv: Convolution, chip: Chip, size: int, result: int = 2) -> tuple[T
     takes the least power and L2.
     """
     times = {t: t.microseconds(conv, chip, size, result) for t in tilings(conv, size, result)}
-    times = {t: time * (1 if t.split == 1 else WORTH) for t, time in times.items()}
+    times = {t: time * (1 if t.alone else WORTH) for t, time in times.items()}
     close = NEARLY * min(times.values(), default=0.0)
 
     def order(tiling: Tiling) -> tuple[float, ...]:

@@ -1,4 +1,14 @@
-"""Sizes of a convolution, and what is wrong with them."""
+"""Sizes of a convolution, and what is wrong with them; in kernels, which tile a program has.
+
+Tiles are numbered by their pixels, and within these by blocks of filters. Those of a last wave may
+be shared by programs, each with some of the steps of the sum, or be done in parts that are tiles of
+their own.
+"""
+
+# Kernel code computes with `constexpr` parameters as with the numbers they hold.
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+# pyright: reportUnnecessaryComparison=false
 
 from __future__ import annotations
 
@@ -347,3 +357,91 @@ def runs_of_taps(along: tuple[int, int, int, int], taps: int, planes: int) -> in
     size, stride, dilation, pad = along
     counts = (taps_of_plane(size, stride, dilation, pad, at)[1] for at in range(planes))
     return sum(-(-count // taps) for count in counts)
+
+
+@tawa.jit
+def place(
+    program: Any, P: Any, Q: Any, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
+    TW: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Of a program: its block of filters, and the first image, row and column of its pixels.
+
+    Programs of one tile of pixels follow each other.
+    """
+    across = tl.cdiv(Q, TW)
+    down = tl.cdiv(P, TH)
+    tile = program // BLOCKS
+    row = tile // across % down * TH
+    return program % BLOCKS, tile // (across * down) * TN, row, tile % across * TW
+
+
+@tawa.jit
+def filters_of_block(block: Any, ours: tl.constexpr, BN: tl.constexpr) -> Any:
+    """The group of a block of filters, and its first filter."""
+    across: tl.constexpr = tl.cdiv(ours, BN)
+    return block // across, block // across * ours + block % across * BN
+
+
+@tawa.jit
+def tile_of_program(WHOLE: Any, SPLIT: tl.constexpr) -> Any:
+    """Of a program: its tile, its share of that tile's steps, and whether it has all of them.
+
+    The first WHOLE tiles have a program each, and of those that follow SPLIT programs share each.
+    """
+    program = tl.program_id(0)
+    if SPLIT == 1:
+        return program, 0, True
+    over = program - WHOLE
+    alone = over < 0
+    tile = tl.where(alone, program, WHOLE + over // SPLIT)
+    return tile, tl.where(alone, 0, over % SPLIT), alone
+
+
+@tawa.jit
+def part_of_tile(
+    part: Any, tile: tl.constexpr, own: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Of a part of a tile: its image, row, column and filter in that; shapes are of these four."""
+    across: tl.constexpr = tile[3] // own[3]
+    wide: tl.constexpr = tile[2] // own[2]
+    high: tl.constexpr = tile[1] // own[1]
+    pixels = part // across
+    row = pixels // wide % high * own[1]
+    return pixels // (wide * high) * own[0], row, pixels % wide * own[2], part % across * own[3]
+
+
+@tawa.jit
+def placed(
+    tile: Any, P: Any, Q: Any, WHOLE: Any, ours: tl.constexpr, GROUPS: tl.constexpr,
+    own: tl.constexpr, OF: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Of a tile of images, rows, columns and filters: the group, and the first of each of these.
+
+    With `OF` it is a part of one of the tiles `OF`, those from WHOLE on.
+    """
+    of: tl.constexpr = own if OF is None else OF
+    parts: tl.constexpr = of[0] * of[1] * of[2] * of[3] // (own[0] * own[1] * own[2] * own[3])
+    blocks: tl.constexpr = GROUPS * tl.cdiv(ours, of[3])
+    if OF is None:
+        block, n, row, column = place(tile, P, Q, blocks, of[0], of[1], of[2])
+        group, k = filters_of_block(block, ours, of[3])
+        return group, n, row, column, k
+    block, n, row, column = place(WHOLE + tile // parts, P, Q, blocks, of[0], of[1], of[2])
+    group, k = filters_of_block(block, ours, of[3])
+    inside = part_of_tile(tile % parts, of, own)
+    return group, n + inside[0], row + inside[1], column + inside[2], k + inside[3]
+
+
+@tawa.jit
+def steps_of_share(
+    share: Any, alone: Any, pictures: Any, plane: tl.constexpr, SPLIT: tl.constexpr,
+) -> Any:  # fmt: skip
+    """First and last of the steps of a plane that a program takes.
+
+    `plane` has the steps before it, its own and all, `pictures` the taps of the depth that exist.
+    """
+    if SPLIT == 1:
+        return pictures[0] * plane[1], pictures[1] * plane[1]
+    first = tl.where(alone, 0, share * plane[2] // SPLIT)
+    last = tl.where(alone, plane[2], (share + 1) * plane[2] // SPLIT)
+    return tl.maximum(first - plane[0], 0), tl.minimum(last - plane[0], plane[1])

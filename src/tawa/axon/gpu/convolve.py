@@ -57,7 +57,7 @@ def suits(conv: Convolution, element: str) -> bool:
 def _tilings(conv: Convolution, result: int) -> list[Tiling]:
     """Those that compute one tile a program, the fastest first."""
     found = ranked(conv, conv_taps.chip, SIZE, result)
-    return [t for t in found if not t.keeps and t.split == 1]
+    return [t for t in found if not t.keeps and t.alone]
 
 
 def described(node: Node) -> bool:
