@@ -423,6 +423,39 @@ def test_sorting(launch, dtype, n):
 
 
 @jit
+def rows_sorted(x_ptr, out_ptr, N: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, N))
+    tl.store(out_ptr + tl.arange(0, N), tl.sort(x))
+    tl.store(out_ptr + N + tl.arange(0, N), tl.sort(x, descending=True))
+    tl.store(out_ptr + 2 * N + tl.arange(0, 4), tl.topk(x, 4))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int64", "uint32", "uint64", "float64"])
+def test_sorting_to_the_ends_of_a_type(launch, dtype):
+    ends = [0, 1]
+    if np.dtype(dtype).kind in "iu":
+        ends += [np.iinfo(dtype).min, np.iinfo(dtype).max, np.iinfo(dtype).max - 1]
+    elif dtype != "bool":
+        ends += [-np.inf, np.inf, np.finfo(dtype).max, -1e-320, 1e-320]
+    x = np.resize(np.array(ends, dtype), 16)
+    out = np.zeros(36, dtype)
+    launch(rows_sorted, (1,), x, out, N=16)
+    up = np.sort(x)
+    np.testing.assert_array_equal(out, np.concatenate([up, up[::-1], up[::-1][:4]]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_sorting_keeps_every_bit_of_what_is_no_number(launch, dtype):
+    x = np.array([0, -0.0, np.nan, 1, -np.inf, -1, -0.0, np.inf], dtype)
+    out = np.zeros(20, dtype)
+    launch(rows_sorted, (1,), x, out, N=8)
+    bits = f"u{x.itemsize}"
+    expected = np.array([-np.inf, -1, -0.0, -0.0, 0, 1, np.inf, np.nan], dtype)
+    both = np.concatenate([expected, expected[::-1], expected[::-1][:4]])
+    np.testing.assert_array_equal(out.view(bits), both.view(bits))
+
+
+@jit
 def histogram_kernel(x_ptr, out_ptr, n, BINS: tl.constexpr):
     i = tl.arange(0, 128)
     inside = i < n

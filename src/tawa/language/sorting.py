@@ -9,7 +9,7 @@ from typing import Any
 
 from tawa.language import core
 from tawa.language.builtin import composite, composite_method
-from tawa.language.dtypes import constexpr
+from tawa.language.dtypes import constexpr, dtype, int8, int16, int32, int64
 from tawa.language.host import constexpr_function
 
 
@@ -54,20 +54,53 @@ def from_last(dim: int, rank: int) -> tuple[int, ...]:
     return tuple(rank - 1 if d == dim % rank else d - (d > dim % rank) for d in range(rank))
 
 
+@constexpr_function
+def bits_type(element: dtype) -> dtype:
+    """The signed integers of as many bits as an element type."""
+    return {8: int8, 16: int16, 32: int32, 64: int64}[element.primitive_bitwidth]
+
+
+@composite
+def flipped(k: Any) -> Any:
+    """Signed bits of floats as integers of the same order, and back: bits below a sign turned."""
+    wide: constexpr = k.dtype.primitive_bitwidth - 1
+    return k ^ ((k >> wide) & ((1 << wide) - 1))
+
+
+@composite
+def keys(x: Any) -> Any:
+    """Integers of at least 32 bits in the order of numbers: an instruction finds the larger of two.
+
+    -0 comes before 0, and what is no number before or behind all numbers, as its sign says.
+    """
+    narrow: constexpr = x.dtype.primitive_bitwidth < 32
+    k = core.to(x, bits_type(x.dtype), bitcast=True) if x.dtype.is_floating() else x
+    k = core.to(k, int32) if narrow else k
+    return flipped(k) if x.dtype.is_floating() else k
+
+
+@composite
+def from_keys(k: Any, element: constexpr) -> Any:
+    """The numbers that keys stand for."""
+    if element.is_floating():
+        y = core.to(core.to(flipped(k), bits_type(element)), element, bitcast=True)
+    else:
+        y = core.to(k, element)
+    return y
+
+
 @composite
 def compare_and_swap(x: Any, distance: constexpr, stage: constexpr, down: constexpr) -> Any:
-    """One step of the network on a (rows, n) tensor: elements `distance` apart are ordered.
+    """One step of the network on (rows, n) keys: elements `distance` apart are ordered.
 
-    Both of a pair decide alike, by the same comparison, so every element is kept exactly once,
-    whatever does not compare.
+    Keys are whole numbers, of which one of a pair is the larger or both are the same: every key is
+    kept exactly once.
     """
     at = core.arange(0, x.shape[1])[None, :]
     partner = core.gather(x, core.broadcast_to(at ^ distance, x.shape), 1)
-    # Where an element is to be the larger of its pair: the second in a rising run, the first in
-    # a falling one. So both compare the same two in the same order.
+    # The second of a pair is to be the larger in a rising run, the first in a falling one.
     larger = core.broadcast_to(((at & distance) != 0) ^ (((at >> stage) & 1) != down), x.shape)
-    swap = core.where(larger, partner, x) > core.where(larger, x, partner)
-    return core.where(swap, partner, x)
+    return core.where(larger, core.maximum(x, partner), core.minimum(x, partner))
 
 
 @composite
@@ -80,11 +113,11 @@ def sort_rows(x: Any, descending: constexpr) -> Any:
     rows: constexpr = rows_of(x.shape)
     stages: constexpr = log2_exact(n)
     down: constexpr = 1 if descending else 0
-    y = core.reshape(x, (rows, n))
+    y = keys(core.reshape(x, (rows, n)))
     for stage in core.static_range(1, stages + 1):
         for step in core.static_range(stage):
             y = compare_and_swap(y, 2 ** (stage - 1 - step), stage, down)
-    return core.reshape(y, x.shape)
+    return core.reshape(from_keys(y, x.dtype), x.shape)
 
 
 @composite_method
@@ -126,7 +159,7 @@ def topk_rows(x: Any, k: constexpr) -> Any:
     )
     rows: constexpr = rows_of(x.shape)
     stages: constexpr = log2_exact(k)
-    y = core.reshape(x, (rows, n))
+    y = keys(core.reshape(x, (rows, n)))
     for stage in core.static_range(1, stages):
         y = merged(y, stage, stage)
     y = merged(y, stages, turning_bit(n, k))
@@ -134,7 +167,7 @@ def topk_rows(x: Any, k: constexpr) -> Any:
         size: constexpr = n // 2 ** (halving + 1)
         y = core.max(core.reshape(y, (rows, 2, size)), 1)
         y = merged(y, stages, turning_bit(size, k))
-    return core.reshape(y, x.shape[:-1] + [k])
+    return core.reshape(from_keys(y, x.dtype), x.shape[:-1] + [k])
 
 
 @composite_method
