@@ -331,6 +331,24 @@ def blocked(
     return Layout(shape, tuple(reg), tuple(spread[0]), tuple(spread[1]))
 
 
+def warps_apart(layout: Layout) -> Layout:
+    """A row's layout with the elements of each warp side by side; the same of other tiles."""
+    first, rest = layout.reg[:1], layout.reg[1:]
+    if first and first[0].stride != 1:
+        first, rest = (), layout.reg
+    if len(layout.shape) != 1 or len(rest) != 1 or len(layout.warp) != 1:
+        return layout
+    (own,), (warp,) = rest, layout.warp
+    if warp.dim == REPLICA or own.stride != warp.stride * warp.extent:
+        return layout
+    return Layout(
+        layout.shape,
+        (*first, Mode(own.extent, 0, warp.stride)),
+        layout.lane,
+        (Mode(warp.extent, 0, warp.stride * own.extent),),
+    )
+
+
 def crossed(shape: tuple[int, int], warps: int, block: int, dim: int) -> Layout | None:
     """A layout to access a tile along `dim` and store it along the other dimension, both widely.
 

@@ -2,7 +2,8 @@
 
 An element's result is what comes before its thread's elements, combined with those up to it. So
 each thread scans its own consecutive elements, the threads' totals are scanned by shuffles
-(Hillis and Steele), the warps' totals through scratch space, and what came before is combined in.
+(Hillis and Steele), those of a warp's next rows of lanes behind them, the warps' totals through
+scratch space, and what came before is combined in.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ from tawa.ir.elementwise import Map
 from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Scan, ScanWith
 
+EXCHANGES = 4
+"""Accesses to shared memory an element that two exchanges make: each stores and loads."""
+
+Before = tuple[Values, SSAValue | None]
+"""What comes before a chunk, and whether anything does; None if always."""
+
 LONGEST = DEFAULT.scanned_elements
 """Consecutive elements of a thread, if lanes can be had for more."""
 
@@ -34,7 +41,8 @@ LONGEST = DEFAULT.scanned_elements
 class Spread:
     """How a tile is spread for a scan along an axis.
 
-    `chunk` elements follow each other in a thread, then `lanes` lanes, `below` apart, then warps.
+    `chunk` elements follow each other in a thread, then `lanes` lanes, `below` apart, then `blocks`
+    such rows of the same warp, then warps.
     """
 
     axis: int
@@ -43,38 +51,58 @@ class Spread:
     warps: int
     below: int
     layout: Layout
+    blocks: int = 1
 
     @property
     def totals(self) -> Layout:
-        """The layout of one element for each thread's chunk."""
-        shape, reg, lane, warp = self._modes()
-        return Layout(_resized(shape, self.axis, self.lanes * self.warps), reg, lane, warp)
+        """The layout of one element for each thread's chunk, of one block."""
+        return self._of_chunks(1)
 
-    def _modes(
-        self,
-    ) -> tuple[tuple[int, ...], tuple[Mode, ...], tuple[Mode, ...], tuple[Mode, ...]]:
-        layout, axis = self.layout, self.axis
-        reg = tuple(m for m in layout.reg if m.dim != axis)
+    @property
+    def of_blocks(self) -> Layout:
+        """The same of all blocks, the last digit of the registers."""
+        return self._of_chunks(self.blocks)
 
-        def shrunk(modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-            return tuple(
-                Mode(m.extent, m.dim, m.stride // self.chunk) if m.dim == axis else m for m in modes
-            )
+    def _of_chunks(self, blocks: int) -> Layout:
+        axis = self.axis
+        strides = (1, self.lanes * blocks)
+        lane, warp = (
+            tuple(Mode(m.extent, axis, stride) if m.dim == axis else m for m in modes)
+            for modes, stride in zip((self.layout.lane, self.layout.warp), strides, strict=True)
+        )
+        more = (Mode(blocks, axis, self.lanes),) if blocks > 1 else ()
+        shape = _resized(self.layout.shape, axis, self.lanes * blocks * self.warps)
+        return Layout(shape, (*self._others, *more), lane, warp)
 
-        return layout.shape, reg, shrunk(layout.lane), shrunk(layout.warp)
+    @property
+    def _others(self) -> tuple[Mode, ...]:
+        return tuple(m for m in self.layout.reg if m.dim != self.axis)
+
+    def registers(self, block: int, place: int) -> list[int]:
+        """The registers of the layout that hold an element of each chunk of a block."""
+        along = place + block * self.chunk * self.lanes
+        first = self.layout.coordinates[0]
+        held = {tuple(int(x) for x in where): r for r, where in enumerate(first)}
+        base = int(first[0, self.axis])
+        return [
+            held[(*map(int, w[: self.axis]), base + along, *map(int, w[self.axis + 1 :]))]
+            for w in self.totals.coordinates[0]
+        ]
 
     def of_warps(self, *, together: bool) -> Layout:
         """The layout of one element for each warp's part: its own, or all of them everywhere."""
-        shape, reg, lane, _ = self._modes()
         own = tuple(
             (Mode(m.extent, REPLICA, 0) if together else Mode(m.extent, m.dim, 1))
             if m.dim == self.axis
             else m
             for m in self.layout.warp
         )
-        lane = tuple(Mode(m.extent, REPLICA, 0) if m.dim == self.axis else m for m in lane)
+        lane = tuple(
+            Mode(m.extent, REPLICA, 0) if m.dim == self.axis else m for m in self.layout.lane
+        )
         extra = (Mode(self.warps, self.axis, 1),) if together else ()
-        return Layout(_resized(shape, self.axis, self.warps), (*reg, *extra), lane, own)
+        shape = _resized(self.layout.shape, self.axis, self.warps)
+        return Layout(shape, (*self._others, *extra), lane, own)
 
 
 def _resized(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
@@ -121,6 +149,39 @@ def spread(shape: tuple[int, ...], axis: int, warps: int) -> Spread:
     return Spread(axis, chunk, lanes, along, below, layout)
 
 
+def as_it_lies(layout: Layout, axis: int) -> Spread | None:
+    """A layout as one to scan in, if its digits along the axis follow in a scan's order."""
+    reg, lane, warp = (
+        [m for m in modes if m.dim == axis] for modes in (layout.reg, layout.lane, layout.warp)
+    )
+    chunk = reg.pop(0).extent if reg and reg[0].stride == 1 else 1
+    extents, stride = list[int](), chunk
+    for modes in (lane, reg, warp):
+        if len(modes) > 1 or (modes and modes[0].stride != stride):
+            return None
+        extents.append(modes[0].extent if modes else 1)
+        stride *= extents[-1]
+    lanes, blocks, warps = extents
+    if stride != layout.shape[axis]:
+        return None
+    below = math.prod(m.extent for m in layout.lane[: layout.lane.index(lane[0])]) if lane else 1
+    return Spread(axis, chunk, lanes, warps, below, layout, blocks)
+
+
+def chosen(held: Layout | None, shape: tuple[int, ...], axis: int, warps: int) -> Spread:
+    """The layout in which a tile is held, if exchanges of it cost no less than its blocks do.
+
+    A block takes a shuffle for each doubling of its lanes and two for what comes before it; an
+    exchange before the scan and one behind it store and load each element once.
+    """
+    own = as_it_lies(held, axis) if held is not None else None
+    if own is not None:
+        shuffles = own.lanes.bit_length() + 1
+        if own.blocks == 1 or shuffles <= EXCHANGES * own.chunk:
+            return own
+    return spread(shape, axis, warps)
+
+
 @dataclass
 class Scanning:
     """One scan under way."""
@@ -132,36 +193,40 @@ class Scanning:
 
     def run(self, values: Values) -> Values:
         """The running combination of fragments in the scan's layout."""
-        columns = self._columns(values)
-        count = self.at.chunk
-        order = range(count - 1, -1, -1) if self.reverse else range(count)
-        found: dict[int, Values] = {}
-        total: Values = []
-        for i in order:
-            total = self.combine(total, columns[i]) if total else columns[i]
-            found[i] = total
-        before = self._before(total)
-        if before is not None:
+        found = [self._within(values, block) for block in range(self.at.blocks)]
+        end = 0 if self.reverse else -1
+        befores = self._before([columns[end] for columns in found])
+        for columns, before in zip(found, befores, strict=True):
+            if before is None:
+                continue
             earlier, there = before
-            for i in order:
-                found[i] = self._choose(there, self.combine(earlier, found[i]), found[i])
-        per = self.at.totals.registers
-        sources = [(i, r) for i in range(count) for r in range(per)]
-        if count == 1:
-            return [self.g.add(Relabel(v, self.at.layout)) for v in found[0]]
-        return [
-            self.g.add(Assemble([found[i][n] for i in range(count)], sources, self.at.layout))
-            for n in range(len(values))
-        ]
+            for i, column in enumerate(columns):
+                both = self.combine(earlier, column)
+                columns[i] = both if there is None else self._choose(there, both, column)
+        return [self._whole([[c[n] for c in columns] for columns in found])
+                for n in range(len(values))]  # fmt: skip
 
-    def _columns(self, values: Values) -> list[Values]:
-        """Element `i` of each thread's chunk, for every `i`."""
-        layout = self.at.totals
-        per = layout.registers
-        return [
-            [self.g.add(Rearrange(v, range(i * per, (i + 1) * per), layout)) for v in values]
-            for i in range(self.at.chunk)
-        ]
+    def _within(self, values: Values, block: int) -> list[Values]:
+        """The running combination of each thread's chunk of a block."""
+        at, total = self.at, list[SSAValue]()
+        places = range(at.chunk)
+        found: dict[int, Values] = {}
+        for i in reversed(places) if self.reverse else places:
+            column = [self.g.add(Rearrange(v, at.registers(block, i), at.totals)) for v in values]
+            total = found[i] = self.combine(total, column) if total else column
+        return [found[i] for i in places]
+
+    def _whole(self, columns: list[list[SSAValue]]) -> SSAValue:
+        """The fragment whose blocks and places are given."""
+        at = self.at
+        if at.chunk * at.blocks == 1:
+            return self.g.add(Relabel(columns[0][0], at.layout))
+        sources = [(0, 0)] * at.layout.registers
+        for block in range(at.blocks):
+            for i in range(at.chunk):
+                for register, to in enumerate(at.registers(block, i)):
+                    sources[to] = block * at.chunk + i, register
+        return self.g.add(Assemble([v for row in columns for v in row], sources, at.layout))
 
     def _choose(self, there: SSAValue, yes: Values, no: Values) -> Values:
         return [self.g.add(Map("select", [there, a, b])) for a, b in zip(yes, no, strict=True)]
@@ -172,26 +237,65 @@ class Scanning:
     def _compare(self, value: SSAValue, way: str, number: int, layout: Layout) -> SSAValue:
         return self.g.add(Map(f"cmpi_{way}", [value, self._number(number, layout)]))
 
-    def _before(self, total: Values) -> tuple[Values, SSAValue] | None:
-        """What comes before a thread's chunk, and whether there is anything; None if never."""
+    def _before(self, totals: list[Values]) -> list[Before | None]:
+        """What comes before a thread's chunk of each block."""
         at, layout = self.at, self.at.totals
-        if at.lanes * at.warps == 1:
-            return None
+        if at.lanes * at.blocks * at.warps == 1:
+            return [None]
         place = self.g.add(Coordinate(at.axis, 0, layout))
         lane = self.g.add(Map("andi", [place, self._number(at.lanes - 1, layout)]))
-        total = self._across_lanes(total, lane)
-        last = at.lanes - 1 if self.reverse else 0
-        earlier = [self._shuffled(v, 1) for v in total]
-        there = self._compare(lane, "ne", last, layout)
+        totals = self._blocks_across_lanes(totals)
+        there = self._compare(lane, "ne", at.lanes - 1 if self.reverse else 0, layout)
+        found, whole = self._across_blocks(totals, there)
         if at.warps == 1:
-            return earlier, there
+            return list(found)
         warp = self.g.add(Map("shrsi", [place, self._number(at.lanes.bit_length() - 1, layout)]))
-        carried = self._across_warps(total, warp)
-        end = at.warps - 1 if self.reverse else 0
-        follows = self._compare(warp, "ne", end, layout)
-        with_warps = self._choose(there, self.combine(carried, earlier), carried)
+        carried = self._across_warps(whole, warp)
+        follows = self._compare(warp, "ne", at.warps - 1 if self.reverse else 0, layout)
+        return [self._behind(carried, follows, before) for before in found]
+
+    def _behind(self, carried: Values, follows: SSAValue, before: Before) -> Before:
+        """What comes before a chunk, with that of the warps before, where there are any."""
+        earlier, there = before
+        both = self.combine(carried, earlier)
+        if there is None:
+            return self._choose(follows, both, earlier), None
+        with_warps = self._choose(there, both, carried)
         either = self.g.add(Map("ori", [there, follows]))
         return self._choose(follows, with_warps, earlier), either
+
+    def _across_blocks(
+        self, totals: list[Values], there: SSAValue
+    ) -> tuple[list[Before], Values]:
+        """What comes before a chunk in its warp, where lanes (`there`) or blocks do; and all."""
+        count, run = len(totals), list[SSAValue]()
+        found: dict[int, Before] = {}
+        for block in reversed(range(count)) if self.reverse else range(count):
+            earlier = [self._shuffled(v, 1) for v in totals[block]]
+            found[block] = earlier, there
+            if run:
+                found[block] = self._choose(there, self.combine(run, earlier), run), None
+            whole = [self._shuffled(v, 1 - self.at.lanes) for v in totals[block]]
+            run = self.combine(run, whole) if run else whole
+        return [found[block] for block in range(count)], run
+
+    def _blocks_across_lanes(self, totals: list[Values]) -> list[Values]:
+        """The running combination of the lanes' totals of each block, all at once."""
+        at, layout, per = self.at, self.at.of_blocks, self.at.totals.registers
+        sources = [(b, r) for b in range(at.blocks) for r in range(per)]
+        together = totals[0]
+        if at.blocks > 1:
+            rows = zip(*totals, strict=True)
+            together = [self.g.add(Assemble(list(row), sources, layout)) for row in rows]
+        place = self.g.add(Coordinate(at.axis, 0, layout))
+        lane = self.g.add(Map("andi", [place, self._number(at.lanes - 1, layout)]))
+        scanned = self._across_lanes(together, lane, layout)
+        if at.blocks == 1:
+            return [scanned]
+        return [
+            [self.g.add(Rearrange(v, range(b * per, (b + 1) * per), at.totals)) for v in scanned]
+            for b in range(at.blocks)
+        ]
 
     def _shuffled(self, value: SSAValue, distance: int) -> SSAValue:
         """The value of an earlier lane; of the last one for a distance below 0."""
@@ -200,25 +304,25 @@ class Scanning:
         sign = -1 if self.reverse else 1
         return self.g.add(ShuffleAlong(value, self.at.below, self.at.lanes, sign * distance))
 
-    def _across_lanes(self, total: Values, lane: SSAValue) -> Values:
+    def _across_lanes(self, total: Values, lane: SSAValue, layout: Layout) -> Values:
         distance = 1
         while distance < self.at.lanes:
             others = [self._shuffled(v, distance) for v in total]
             if self.reverse:
-                there = self._compare(lane, "slt", self.at.lanes - distance, self.at.totals)
+                there = self._compare(lane, "slt", self.at.lanes - distance, layout)
             else:
-                there = self._compare(lane, "sge", distance, self.at.totals)
+                there = self._compare(lane, "sge", distance, layout)
             total = self._choose(there, self.combine(others, total), total)
             distance *= 2
         return total
 
-    def _across_warps(self, total: Values, warp: SSAValue) -> Values:
+    def _across_warps(self, wholes: Values, warp: SSAValue) -> Values:
         """What the warps before this one have in all (anything in the first)."""
         at, layout = self.at, self.at.totals
         own, every = at.of_warps(together=False), at.of_warps(together=True)
         rows: Values = []
-        for value in total:
-            whole = self.g.add(Relabel(self._shuffled(value, 1 - at.lanes), own))
+        for value in wholes:
+            whole = self.g.add(Relabel(value, own))
             assert isinstance(whole.type, FragType)
             tile = scratch_tile(own.shape, whole.type.element_type)
             place = exchanged(self.g, whole, tile)
@@ -243,7 +347,8 @@ def _scan(
     g: GroupLowering, operands: Values, results: Values, way: tuple[int, bool], combine: Combine
 ) -> None:
     axis, reverse = way
-    at = spread(shape_of(operands[0].type), axis, g.warps)
+    held = g.layouts.of.get(operands[0])
+    at = chosen(held, shape_of(operands[0].type), axis, g.warps)
     values = [fragment(g, v, at.layout) for v in operands]
     for old, new in zip(results, Scanning(g, at, combine, reverse).run(values), strict=True):
         new.name_hint = old.name_hint

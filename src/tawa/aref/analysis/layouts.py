@@ -31,7 +31,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
     ZeroUnless,
 )
-from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed
+from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed, warps_apart
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
@@ -54,6 +54,7 @@ from tawa.tile.dialect.ops import (
     Reduce,
     ReduceWith,
     Reshape,
+    Scan,
     ScanWith,
     Splat,
     Split,
@@ -107,6 +108,20 @@ def _staged_across(value: SSAValue, dim: int) -> bool:
             if following and following not in seen:
                 seen.add(following)
                 work.append(following)
+    return False
+
+
+def _is_scanned(value: SSAValue) -> bool:
+    """Whether the elements of a row are combined one after the other, as they are or computed."""
+    work, seen = [value], {value}
+    while work:
+        for use in work.pop().uses:
+            op = use.operation
+            if isinstance(op, Scan | ScanWith):
+                return True
+            if isinstance(op, Map) and op.result not in seen:
+                seen.add(op.result)
+                work.append(op.result)
     return False
 
 
@@ -355,7 +370,7 @@ class Layouts:
             return self.of.get(op.value if follows else op.indices)
         if known is None:
             return None
-        if isinstance(op, Map):
+        if isinstance(op, Map | Scan):
             return known
         if isinstance(op, Reduce):
             axis = op.axis.value.data
@@ -521,7 +536,8 @@ class Layouts:
         share = max(1, math.prod(shape) // (32 * self.warps))
         while vector > share:
             vector //= 2
-        return blocked(shape, self.warps, vector, order)
+        own = blocked(shape, self.warps, vector, order)
+        return warps_apart(own) if vector > 1 and any(map(_is_scanned, together)) else own
 
     def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:
         """The layout in which to load what users want in another: theirs, if it is no row.

@@ -1,0 +1,90 @@
+"""Scans in the layout in which a tile was loaded: rows of lanes one behind the other in a warp."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from simulation import Arrays, check, values
+
+import tawa
+import tawa.language as tl
+from tawa.base.layout import Mode, blocked, warps_apart
+from tawa.codegen.scans import as_it_lies, chosen
+
+
+@tawa.jit
+def running_sums(x, y, n, BLOCK: tl.constexpr, REVERSE: tl.constexpr):
+    at = tl.program_id(0) * n + tl.arange(0, BLOCK)
+    inside = tl.arange(0, BLOCK) < n
+    v = tl.load(x + at, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + at, tl.cumsum(v * 2, 0, reverse=REVERSE), mask=inside)
+
+
+@tawa.jit
+def affine(a, x, b, y):
+    """Affine maps, one after the other."""
+    return a * b, x * b + y
+
+
+@tawa.jit
+def states(a, x, y, BLOCK: tl.constexpr, REVERSE: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    f, v = tl.load(a + at), tl.load(x + at)
+    _, h = tl.associative_scan((f, v), 0, affine, reverse=REVERSE)
+    tl.store(y + at, h)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(("n", "warps", "element"), [
+    (512, 1, "f32"), (1000, 2, "f32"), (4096, 4, "f32"), (2048, 4, "bf16"), (1024, 8, "f32"),
+    (999, 2, "f32"),
+])  # fmt: skip
+def test_sums(n: int, warps: int, element: str, reverse: bool) -> None:
+    a = Arrays()
+    x = a.random(element, 2, n)
+    y = a.output("f32", 2, n)
+    exact = 2 * values(x)
+    exact = exact[:, ::-1].cumsum(1)[:, ::-1] if reverse else exact.cumsum(1)
+    block = 1 << (n - 1).bit_length()
+    check(running_sums, (2,), [x, y, n], {1: exact}, 1e-5, levels=["tile", "hopper", "ptx"],
+          BLOCK=block, REVERSE=reverse, num_warps=warps)  # fmt: skip
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("warps", [1, 4])
+def test_functions_whose_order_counts(warps: int, reverse: bool) -> None:
+    a = Arrays()
+    f, x, y = a.random("f32", 1, 1024), a.random("f32", 1, 1024), a.output("f32", 1, 1024)
+    exact, state = np.zeros((1, 1024)), 0.0
+    for i in reversed(range(1024)) if reverse else range(1024):
+        state = state * values(f)[0, i] + values(x)[0, i]
+        exact[0, i] = state
+    check(states, (1,), [f, x, y], {2: exact}, 1e-4, levels=["tile", "hopper", "ptx"],
+          BLOCK=1024, REVERSE=reverse, num_warps=warps)  # fmt: skip
+
+
+def test_a_row_of_vectors_is_not_exchanged() -> None:
+    x, y = np.zeros((2, 4096), np.float32), np.zeros((2, 4096), np.float32)
+    compiled = running_sums.compile(x, y, 4096, BLOCK=4096, REVERSE=False, num_warps=4)
+    assert compiled.spec.shared_bytes <= 64, "more than the warps' sums go through shared memory"
+    assert str(compiled.stages["hopper"]).count("hopper.shared_store") == 1
+
+
+def test_narrow_rows_are_exchanged() -> None:
+    x, y = np.zeros((2, 4095), np.float32), np.zeros((2, 4095), np.float32)
+    compiled = running_sums.compile(x, y, 4095, BLOCK=4096, REVERSE=False, num_warps=4)
+    assert compiled.spec.shared_bytes > 4096
+
+
+def test_what_lies_as_a_scan_goes() -> None:
+    row = blocked((4096,), 4, 4)
+    assert as_it_lies(row, 0) is None, "warps take turns there"
+    found = as_it_lies(warps_apart(row), 0)
+    assert found is not None
+    assert (found.chunk, found.lanes, found.blocks, found.warps) == (4, 32, 8, 4)
+    assert found.registers(3, 2) == [14]
+    assert found.layout.warp == (Mode(4, 0, 1024),)
+    assert chosen(row, (4096,), 0, 4).blocks == 1
+    tile = blocked((16, 64), 4, 4)
+    columns = as_it_lies(tile, 0)
+    assert columns is None or columns.chunk == 1
