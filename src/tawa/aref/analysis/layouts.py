@@ -111,18 +111,16 @@ def _staged_across(value: SSAValue, dim: int) -> bool:
     return False
 
 
-def _is_scanned(value: SSAValue) -> bool:
-    """Whether the elements of a row are combined one after the other, as they are or computed."""
+def _reached(value: SSAValue) -> Iterator[Operation]:
+    """What uses the elements of a tile, as they are or computed one by one."""
     work, seen = [value], {value}
     while work:
         for use in work.pop().uses:
             op = use.operation
-            if isinstance(op, Scan | ScanWith):
-                return True
+            yield op
             if isinstance(op, Map) and op.result not in seen:
                 seen.add(op.result)
                 work.append(op.result)
-    return False
 
 
 def lane_parts(layout: Layout) -> Layout:
@@ -521,8 +519,12 @@ class Layouts:
         if not isinstance(op, Load):
             return self.default(value)
         dim, vector = fastest(self.axes, op.ptr)
+        if vector == 1 and op.ptr in self.of:
+            return self.of[op.ptr]  # addresses that were loaded: wherever they are, it is as good
         shape = shape_of(value.type)
         together = carried_with(value, self._same)
+        if self.axes.of(op.ptr).contiguous[dim] == 1:
+            dim, vector = self._stored_run(value) or (dim, vector)
         words = byte_size(element_of(value.type)) == WORD and vector >= SQUARE
         if words and len(shape) == 2 and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
@@ -537,7 +539,15 @@ class Layouts:
         while vector > share:
             vector //= 2
         own = blocked(shape, self.warps, vector, order)
-        return warps_apart(own) if vector > 1 and any(map(_is_scanned, together)) else own
+        scans = any(isinstance(u, Scan | ScanWith) for v in together for u in _reached(v))
+        return warps_apart(own) if vector > 1 and scans else own
+
+    def _stored_run(self, value: SSAValue) -> tuple[int, int] | None:
+        """How all stores of what is computed of a tile run: elements apart are loaded in any way."""
+        runs = {fastest(self.axes, u.ptr) for u in _reached(value)
+                if isinstance(u, Store) and shape_of(u.ptr.type) == shape_of(value.type)}  # fmt: skip
+        dims = {dim for dim, _ in runs}
+        return (dims.pop(), min(width for _, width in runs)) if len(dims) == 1 else None
 
     def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:
         """The layout in which to load what users want in another: theirs, if it is no row.
