@@ -8,7 +8,7 @@ from simulation import Arrays, check, values
 
 import tawa
 import tawa.language as tl
-from tawa.base.layout import Mode, blocked, warps_apart
+from tawa.base.layout import Mode, blocked
 from tawa.codegen.scans import as_it_lies, chosen
 
 
@@ -70,21 +70,18 @@ def test_a_row_of_vectors_is_not_exchanged() -> None:
     assert str(compiled.stages["hopper"]).count("hopper.shared_store") == 1
 
 
-def test_narrow_rows_are_exchanged() -> None:
-    x, y = np.zeros((2, 4095), np.float32), np.zeros((2, 4095), np.float32)
-    compiled = running_sums.compile(x, y, 4095, BLOCK=4096, REVERSE=False, num_warps=4)
-    assert compiled.spec.shared_bytes > 4096
+def test_rows_of_columns_are_exchanged() -> None:
+    tile = blocked((64, 64), 4, 4)
+    assert as_it_lies(tile, 0) is None
+    assert chosen(tile, (64, 64), 0, 4).layout != tile
 
 
 def test_what_lies_as_a_scan_goes() -> None:
     row = blocked((4096,), 4, 4)
     assert as_it_lies(row, 0) is None, "warps take turns there"
-    found = as_it_lies(warps_apart(row), 0)
+    found = as_it_lies(blocked((4096,), 4, 4, apart=True), 0)
     assert found is not None
     assert (found.chunk, found.lanes, found.blocks, found.warps) == (4, 32, 8, 4)
     assert found.registers(3, 2) == [14]
     assert found.layout.warp == (Mode(4, 0, 1024),)
     assert chosen(row, (4096,), 0, 4).blocks == 1
-    tile = blocked((16, 64), 4, 4)
-    columns = as_it_lies(tile, 0)
-    assert columns is None or columns.chunk == 1

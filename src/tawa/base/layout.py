@@ -296,12 +296,19 @@ def point(warps: int) -> Layout:
 
 @lru_cache(maxsize=1024)
 def blocked(
-    shape: tuple[int, ...], warps: int, vector: int, order: tuple[int, ...] | None = None
+    shape: tuple[int, ...],
+    warps: int,
+    vector: int,
+    order: tuple[int, ...] | None = None,
+    *,
+    apart: bool = False,
 ) -> Layout:
     """A layout for coalesced access: `vector` elements a thread along the fastest dimension.
 
     `order` lists the dimensions, fastest first (default: last dimension fastest). Lanes, then
-    warps, then repetitions cover the tile; threads left over hold copies.
+    warps, then repetitions cover the tile; threads left over hold copies. With `apart` a warp's
+    repetitions along the fastest dimension come before the other warps: its elements of a row are
+    side by side.
     """
     order = order or tuple(reversed(range(len(shape))))
     left = list(shape)
@@ -314,10 +321,7 @@ def blocked(
             stride[dim] *= extent
             left[dim] //= extent
 
-    if order:
-        take(order[0], math.gcd(vector, left[order[0]]), reg)
-    spread: list[list[Mode]] = []
-    for count in (LANES, warps):
+    def spread(count: int) -> tuple[Mode, ...]:
         modes: list[Mode] = []
         for dim in order:
             part = math.gcd(count, left[dim])
@@ -325,28 +329,19 @@ def blocked(
             count //= part
         if count > 1:
             modes.append(Mode(count, REPLICA, 0))
-        spread.append(modes)
+        return tuple(modes)
+
+    if order:
+        take(order[0], math.gcd(vector, left[order[0]]), reg)
+    lanes = spread(LANES)
+    if apart and order:
+        row = left[order[0]]
+        across_rows = math.gcd(warps, math.prod(left) // row)
+        take(order[0], row // math.gcd(warps // across_rows, row), reg)
+    across = spread(warps)
     for dim in order:
         take(dim, left[dim], reg)
-    return Layout(shape, tuple(reg), tuple(spread[0]), tuple(spread[1]))
-
-
-def warps_apart(layout: Layout) -> Layout:
-    """A row's layout with the elements of each warp side by side; the same of other tiles."""
-    first, rest = layout.reg[:1], layout.reg[1:]
-    if first and first[0].stride != 1:
-        first, rest = (), layout.reg
-    if len(layout.shape) != 1 or len(rest) != 1 or len(layout.warp) != 1:
-        return layout
-    (own,), (warp,) = rest, layout.warp
-    if warp.dim == REPLICA or own.stride != warp.stride * warp.extent:
-        return layout
-    return Layout(
-        layout.shape,
-        (*first, Mode(own.extent, 0, warp.stride)),
-        layout.lane,
-        (Mode(warp.extent, 0, warp.stride * own.extent),),
-    )
+    return Layout(shape, tuple(reg), lanes, across)
 
 
 def crossed(shape: tuple[int, int], warps: int, block: int, dim: int) -> Layout | None:

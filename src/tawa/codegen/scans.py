@@ -27,8 +27,9 @@ from tawa.ir.elementwise import Map
 from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Scan, ScanWith
 
-EXCHANGES = 4
-"""Accesses to shared memory an element that two exchanges make: each stores and loads."""
+EXCHANGES = 8
+"""Shuffles that two exchanges of an element cost as much as: each stores and loads, with an address
+for each, and the whole tile lies in shared memory."""
 
 Before = tuple[Values, SSAValue | None]
 """What comes before a chunk, and whether anything does; None if always."""
@@ -264,9 +265,7 @@ class Scanning:
         either = self.g.add(Map("ori", [there, follows]))
         return self._choose(follows, with_warps, earlier), either
 
-    def _across_blocks(
-        self, totals: list[Values], there: SSAValue
-    ) -> tuple[list[Before], Values]:
+    def _across_blocks(self, totals: list[Values], there: SSAValue) -> tuple[list[Before], Values]:
         """What comes before a chunk in its warp, where lanes (`there`) or blocks do; and all."""
         count, run = len(totals), list[SSAValue]()
         found: dict[int, Before] = {}

@@ -80,7 +80,7 @@ def keys(x: Any) -> Any:
 
 
 @composite
-def from_keys(k: Any, element: constexpr) -> Any:
+def from_keys(k: Any, element: Any) -> Any:
     """The numbers that keys stand for."""
     if element.is_floating():
         y = core.to(core.to(flipped(k), bits_type(element)), element, bitcast=True)

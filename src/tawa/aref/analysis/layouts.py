@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tawa.aref.analysis.shared_rows import pays_to_share
 from tawa.aref.analysis.spread_rows import halvings
+from tawa.aref.analysis.stored_runs import is_side_by_side, stored_run
 from tawa.aref.dialect.ops import (
     CopyInto,
     DotIssue,
@@ -31,7 +32,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
     ZeroUnless,
 )
-from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed, warps_apart
+from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
@@ -109,18 +110,6 @@ def _staged_across(value: SSAValue, dim: int) -> bool:
                 seen.add(following)
                 work.append(following)
     return False
-
-
-def _reached(value: SSAValue) -> Iterator[Operation]:
-    """What uses the elements of a tile, as they are or computed one by one."""
-    work, seen = [value], {value}
-    while work:
-        for use in work.pop().uses:
-            op = use.operation
-            yield op
-            if isinstance(op, Map) and op.result not in seen:
-                seen.add(op.result)
-                work.append(op.result)
 
 
 def lane_parts(layout: Layout) -> Layout:
@@ -524,7 +513,7 @@ class Layouts:
         shape = shape_of(value.type)
         together = carried_with(value, self._same)
         if self.axes.of(op.ptr).contiguous[dim] == 1:
-            dim, vector = self._stored_run(value) or (dim, vector)
+            dim, vector = stored_run(self.axes, value) or (dim, vector)
         words = byte_size(element_of(value.type)) == WORD and vector >= SQUARE
         if words and len(shape) == 2 and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
@@ -538,16 +527,8 @@ class Layouts:
         share = max(1, math.prod(shape) // (32 * self.warps))
         while vector > share:
             vector //= 2
-        own = blocked(shape, self.warps, vector, order)
-        scans = any(isinstance(u, Scan | ScanWith) for v in together for u in _reached(v))
-        return warps_apart(own) if vector > 1 and scans else own
-
-    def _stored_run(self, value: SSAValue) -> tuple[int, int] | None:
-        """How all stores of what is computed of a tile run: elements apart are loaded in any way."""
-        runs = {fastest(self.axes, u.ptr) for u in _reached(value)
-                if isinstance(u, Store) and shape_of(u.ptr.type) == shape_of(value.type)}  # fmt: skip
-        dims = {dim for dim, _ in runs}
-        return (dims.pop(), min(width for _, width in runs)) if len(dims) == 1 else None
+        apart = any(is_side_by_side(self.axes, v, dim) for v in together)
+        return blocked(shape, self.warps, vector, order, apart=apart)
 
     def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:
         """The layout in which to load what users want in another: theirs, if it is no row.

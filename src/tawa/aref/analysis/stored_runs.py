@@ -1,0 +1,64 @@
+"""What is done with the elements of a tile that is loaded: whether they are scanned, how stored."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from xdsl.ir import Operation, SSAValue
+
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.elementwise import Map
+from tawa.machine.chips import SM_90A
+from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
+from tawa.tile.dialect.ops import Scan, ScanWith, Store
+
+WIDEST = SM_90A.copy_unit
+"""Bytes of a thread's widest access, and the most that are known of where an array begins."""
+
+
+def stored_run(axes: AxisAnalysis, value: SSAValue) -> tuple[int, int] | None:
+    """How all stores of what is computed of a tile run whose own elements lie apart.
+
+    Such elements are loaded one by one in any layout. None if stores run in several ways.
+    """
+    stores = [u for u in _reached(value) if isinstance(u, Store)]
+    same = [u for u in stores if shape_of(u.ptr.type) == shape_of(value.type)]
+    runs = {fastest(axes, store.ptr) for store in same}
+    dims = {dim for dim, _ in runs}
+    return (dims.pop(), min(width for _, width in runs)) if len(dims) == 1 else None
+
+
+def is_side_by_side(axes: AxisAnalysis, value: SSAValue, dim: int) -> bool:
+    """Whether what a warp has of a tile's rows along `dim` should be side by side.
+
+    They are scanned, or stored from anywhere: of a sector that two warps write at different times,
+    memory may have to be read in between.
+    """
+    return any(
+        op.axis.value.data == dim
+        if isinstance(op, Scan | ScanWith)
+        else isinstance(op, Store) and _begins_anywhere(axes, op, dim)
+        for op in _reached(value)
+    )
+
+
+def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:
+    if not shape_of(op.ptr.type):
+        return False
+    info, size = axes.of(op.ptr), byte_size(element_of(op.value.type))
+    along = fastest(axes, op.ptr)[0]
+    begins = math.gcd(info.multiple[along], WIDEST) * size
+    return along == dim and info.contiguous[along] > 1 and begins < WIDEST
+
+
+def _reached(value: SSAValue) -> Iterator[Operation]:
+    """What uses the elements of a tile, as they are or computed one by one."""
+    work, seen = [value], {value}
+    while work:
+        for use in work.pop().uses:
+            op = use.operation
+            yield op
+            if isinstance(op, Map) and op.result not in seen:
+                seen.add(op.result)
+                work.append(op.result)
