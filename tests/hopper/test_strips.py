@@ -67,7 +67,7 @@ def test_stores_to_one_array_keep_their_order() -> None:
 
 
 @tawa.jit
-def picked(x, index, table, y, z, n, IN_PLACE: tl.constexpr, N: tl.constexpr):
+def picked(x, index, table, y, z, n, IN_PLACE: tl.constexpr, FAR: tl.constexpr, N: tl.constexpr):
     """Two results of elements and of what their numbers pick from a table."""
     at = tl.arange(0, N)
     inside = at < n
@@ -76,29 +76,31 @@ def picked(x, index, table, y, z, n, IN_PLACE: tl.constexpr, N: tl.constexpr):
     w = tl.load(table + chosen, mask=inside, other=0)
     e = tl.exp(-tl.abs(v)) * w + v * 0.5
     if IN_PLACE:
-        tl.store(x + at, e, mask=inside)
+        tl.store(x + at + FAR, e, mask=inside)
     else:
         tl.store(y + at, e, mask=inside)
     tl.store(z + at, tl.where(v > 0, e * v, e - w), mask=inside)
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-def test_loads_are_strips_ahead_of_stores_to_other_arrays_alone(*, in_place: bool) -> None:
-    """What a load's address is loaded by is further ahead; of one array, all loads come first."""
+@pytest.mark.parametrize(("in_place", "far"), [(False, 0), (True, 0), (True, 1)])
+def test_loads_are_strips_ahead_of_stores_that_are_elsewhere(*, in_place: bool, far: int) -> None:
+    """What a load's address is loaded by is further ahead; in place a thread loads its own."""
     arrays, n, size = Arrays(), 1021, 64
-    x, table = arrays.random("f32", n), arrays.random("f32", size)
+    x, table = arrays.random("f32", n + far), arrays.random("f32", size)
     index = stored(np.arange(n) * 37 % size, "i32")
     y, z = arrays.output("f32", n), arrays.output("f32", n)
-    v, w = values(x), values(table)[index.view(np.ndarray)]
+    v, w = values(x)[:n], values(table)[index.view(np.ndarray)]
     e = np.exp(-np.abs(v)) * w + v * 0.5
-    expected = {0 if in_place else 3: e, 4: np.where(v > 0, e * v, e - w)}
+    expected = {3: e, 4: np.where(v > 0, e * v, e - w)}
+    if in_place:
+        expected[0] = np.append(values(x)[:far], expected.pop(3))
     compiled = check(
         picked, (1,), [x, index, table, y, z, n], expected, 1e-4, ("tile", "hopper", "ptx"),
-        IN_PLACE=in_place, N=1024, num_warps=1,
+        IN_PLACE=in_place, FAR=far, N=1024, num_warps=1,
     )  # fmt: skip
     ops = list(compiled.module("hopper").walk())
     loads = [op.attributes.get(STRIPS) for op in ops if isinstance(op, GlobalLoad)]
-    if in_place:
+    if far:
         assert loads == [None] * 3
         return
     store = next(op for op in ops if isinstance(op, GlobalStore)).attributes[STRIPS]

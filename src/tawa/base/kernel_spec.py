@@ -278,7 +278,9 @@ class KernelSpec:
     - `ctas_per_sm`: CTAs that share an SM, for the `persistent` grid.
     - `timeline`: what the kernel's records mean, if it records its timeline.
     - `apart`: pairs of arguments (names) whose memory may not overlap in a launch.
-    - `same`: pairs of arguments that begin at one address in a launch.
+    - `alike`: pairs of arrays, each with two integers that count addresses of one and of the
+      other: of arrays that are one, a launch asks whether these are equal.
+    - `same`: pairs of arguments that begin at one address in a launch, and of equal integers.
     - `cooperative`: whether all CTAs of a launch have to run at the same time.
     - `early`: whether a launch may begin before kernels before it end; it waits for them itself.
     """
@@ -293,6 +295,7 @@ class KernelSpec:
     ctas_per_sm: int = 1
     timeline: TimelineTable | None = None
     apart: tuple[tuple[str, str], ...] = ()
+    alike: tuple[tuple[str, str, str, str], ...] = ()
     same: tuple[tuple[str, str], ...] = ()
     cooperative: bool = False
     early: bool = False

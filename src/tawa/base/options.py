@@ -111,7 +111,11 @@ class Options:
     """
 
     same_array: tuple[tuple[str, str], ...] = ()
-    """Pairs of arguments that start at one address; a launch in place finds them by itself."""
+    """Pairs of arguments that start at one address, and of integers that are equal.
+
+    A launch in place finds them by itself: the arrays, and their strides if the kernel takes those
+    of each.
+    """
 
     enable_fp_fusion: bool = True
     """`False`: the assembler does not make one instruction of a product and a sum."""

@@ -62,7 +62,7 @@ from tawa.ir.kernels import RELEASES, argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.scalars.cpp_names import entry_name
 from tawa.machine.chips import SM_90A
-from tawa.tile.analysis.alias import APART, pairs
+from tawa.tile.analysis.alias import ALIKE, APART, pairs
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import DescStore
 
@@ -182,6 +182,8 @@ class LowerToHopper:
         apart = [[user[i], user[j]] for i, j in pairs(kernel.source, APART)]
         if apart:
             spec["apart"] = apart
+        if alike := pairs(kernel.source, ALIKE):
+            spec["alike"] = [[user[n] for n in numbers] for numbers in alike]
         if self.options.same_array:
             spec["same"] = self.options.same_array
         new.attributes |= {

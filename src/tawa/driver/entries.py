@@ -98,9 +98,10 @@ def guard_of(
 ) -> Guard | None:
     """What takes a quick look at a call's arrays; None where parts of tuples are looked at."""
     pairs, own = compiled.spec.apart, {parameter.name for parameter in parameters}
-    if not pairs or any(name not in own for pair in pairs for name in pair):
+    named = [*pairs, *compiled.spec.alike]
+    if not pairs or any(name not in own for names in named for name in names):
         return None
-    return compile_guard(parameters, pairs, kinds, compiled.spec.entry)
+    return compile_guard(parameters, pairs, kinds, compiled.spec.entry, compiled.spec.alike)
 
 
 def captures_of(kinds: Mapping[str, Kind], place: int) -> Callable[[Any], bool]:

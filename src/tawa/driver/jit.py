@@ -161,7 +161,8 @@ class Kernel(JITFunction):
         """
         request = self.request(*args, **kwargs)
         compiled = self._compile(request)
-        met, same = overlapping(compiled.spec.apart, self._named(*args, **kwargs))
+        spec = compiled.spec
+        met, same = overlapping(spec.apart, self._named(*args, **kwargs), spec.alike)
         if met:
             met += request.options.may_overlap
             facts = replace(request.options, may_overlap=met, same_array=same)
@@ -389,15 +390,17 @@ class Kernel(JITFunction):
     ) -> Entry:
         """The entry for arrays that overlap where `entry` takes them to be apart; else itself."""
         values, args, kwargs = call
+        spec = entry.compiled.spec
         try:
             same = None if entry.guard is None else entry.guard(values, *args, **kwargs)
         except AttributeError:  # an array of a library that the guard does not know
             same = None
         if same == ():
             return entry
-        met = same
-        if met is None or same is None:
-            met, same = overlapping(entry.compiled.spec.apart, self._named(*args, **kwargs))
+        if same is not None:
+            met = tuple(pair for pair in same if pair in spec.apart)
+        else:
+            met, same = overlapping(spec.apart, self._named(*args, **kwargs), spec.alike)
             if not met:
                 return entry
         found = known.entries.get((key, met, same))

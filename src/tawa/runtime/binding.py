@@ -114,7 +114,8 @@ def compile_namer(parameters: Sequence[BoundParameter], name: str) -> Callable[.
 
 
 Guard: TypeAlias = Callable[..., tuple[tuple[str, str], ...] | None]
-"""Of a call's launch values and arguments: pairs that are one array; None if others may meet."""
+"""Of a call's launch values and arguments: pairs that are one array, and of their equal integers;
+None if others may meet."""
 
 
 def compile_guard(
@@ -122,6 +123,7 @@ def compile_guard(
     pairs: Sequence[tuple[str, str]],
     kinds: Mapping[str, Kind],
     name: str,
+    alike: Sequence[tuple[str, str, str, str]] = (),
 ) -> Guard:
     """A function that takes a quick look at the arrays of a call, pair by pair.
 
@@ -150,13 +152,17 @@ def compile_guard(
         a, b = numbers[one], numbers[other]
         if kinds[one].text == kinds[other].text:
             shape = f" and _values[{a}].geometry is _values[{b}].geometry"
-            alike = f"_p{a} == _p{b}{shape if is_descriptor(kinds[one]) else ''}"
-            lines.append(f"    if {alike}: _same += (({one!r}, {other!r}),)")
+            met = f"_p{a} == _p{b}{shape if is_descriptor(kinds[one]) else ''}"
+            lines.append(f"    if {met}: _same += (({one!r}, {other!r}),)")
         lines += [
             f"    {'elif' if kinds[one].text == kinds[other].text else 'if'} _p{a} <= _p{b}:",
             f"        if not ({ends[one]}_p{b}): return None",
             f"    elif not ({ends[other]}_p{a}): return None",
         ]
+    for one, other, first, second in alike:
+        equal = f"({one!r}, {other!r}) in _same and {first} == {second}"
+        pair = f"({first!r}, {second!r})"
+        lines.append(f"    if _same and {equal} and {pair} not in _same: _same += ({pair},)")
     return _define("\n".join([*lines, "    return _same"]), name, parameters)
 
 

@@ -18,6 +18,8 @@ from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import part_named
 
 Pair = tuple[str, str]
+Alike = tuple[str, str, str, str]
+"""Two arrays and two integers, of which each counts addresses of one of them."""
 
 
 class Reach(NamedTuple):
@@ -34,9 +36,12 @@ EVERYWHERE = Reach(0, 1 << 64, 1 << 64, 0)
 
 
 def overlapping(
-    pairs: Sequence[Pair], arguments: Mapping[str, Any]
+    pairs: Sequence[Pair], arguments: Mapping[str, Any], alike: Sequence[Alike] = ()
 ) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
-    """The pairs whose arrays may have bytes in common, and those of them that are one array."""
+    """The pairs whose arrays may have bytes in common, and those of them that are one array.
+
+    With these, the pairs of integers that are equal, of those that `alike` lists for such arrays.
+    """
     met: list[Pair] = []
     same: list[Pair] = []
     values = {name: part_named(name, arguments) for pair in pairs for name in pair}
@@ -46,7 +51,15 @@ def overlapping(
         if first is not None and second is not None and meet(first, second):
             met.append(pair)
             same += [pair] if _are_one(*(values[name] for name in pair)) else []
+    for one, other, first, second in alike:
+        if (one, other) in same and (first, second) not in same:
+            same += [(first, second)] if _are_equal(arguments[first], arguments[second]) else []
     return tuple(met), tuple(same)
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    """Whether two integers are equal; example types are not."""
+    return not isinstance(one, str) and one == other
 
 
 def _are_one(one: Any, other: Any) -> bool:

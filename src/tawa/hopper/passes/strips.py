@@ -158,12 +158,20 @@ class Strips:
         """Give the ops of each run its number and width."""
         if not of_one_role(module):
             return
-        overlapping = bool(self.options.may_overlap or self.options.same_array)
+        overlapping = _may_overlap(module, self.options)
         blocks = [b for op in module.walk() for region in op.regions for b in region.blocks]
         found = (run for block in blocks for run in runs(block, overlapping=overlapping))
         for number, run in enumerate(found):
             for op, ahead in run.ahead().items():
                 op.attributes[STRIPS] = DenseArrayBase.from_list(i64, [number, run.width, ahead])
+
+
+def _may_overlap(module: ModuleOp, options: Options) -> bool:
+    """Whether arrays of two arguments may: not of two that are one array, and one argument now."""
+    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    names = {argument.name_hint for argument in kernel.args if argument.first_use is not None}
+    one = {frozenset(pair) for pair in options.same_array}
+    return any(frozenset(pair) not in one or names >= set(pair) for pair in options.may_overlap)
 
 
 def of_one_role(module: ModuleOp) -> bool:
@@ -175,7 +183,7 @@ def of_one_role(module: ModuleOp) -> bool:
 def runs(block: Block, *, overlapping: bool) -> Iterator[Run]:
     """The runs of a block that pay; what stands between their ops and needs none comes first."""
     run: Run | None = None
-    loads = not overlapping and _stores_elsewhere(block)
+    loads = not overlapping and _keeps_own(block)
     for op in list(block.ops):
         if run is not None and run.takes(op, overlapping=overlapping):
             run.add(op)
@@ -190,11 +198,42 @@ def runs(block: Block, *, overlapping: bool) -> Iterator[Run]:
         yield run
 
 
-def _stores_elsewhere(block: Block) -> bool:
-    """Whether a block stores to known arguments, and loads from none of them."""
-    stored = {argument_of(op.pointers) for op in block.ops if isinstance(op, GlobalStore)}
-    loaded = {argument_of(op.pointers) for op in block.ops if isinstance(op, GlobalLoad)}
-    return None not in stored and not stored & loaded
+def _keeps_own(block: Block) -> bool:
+    """Whether a block stores to known arguments, and loads of them just what it stores to.
+
+    Then each register is loaded from an address to which no other register is stored.
+    """
+    stores = [op for op in block.ops if isinstance(op, GlobalStore)]
+    stored = {argument_of(op.pointers) for op in stores}
+    loads = (op for op in block.ops if isinstance(op, GlobalLoad))
+    in_place = [op for op in loads if argument_of(op.pointers) in stored]
+    return None not in stored and all(
+        _are_distinct(load.pointers) and are_equal(load.pointers, store.pointers)
+        for load in in_place
+        for store in stores
+        if argument_of(store.pointers) is argument_of(load.pointers)
+    )
+
+
+def _are_distinct(pointers: SSAValue) -> bool:
+    """Whether no two registers of a fragment hold the same address."""
+    op = pointers.owner
+    if not isinstance(op, Anchored):
+        return False
+    return len(set(op.anchors)) == 1 and len(set(op.distances)) == len(op.distances)
+
+
+def are_equal(one: SSAValue, other: SSAValue) -> bool:
+    """Whether two values are computed alike of the same values."""
+    first, second = one.owner, other.owner
+    if one is other:
+        return True
+    if not isinstance(first, REGISTER_BY_REGISTER) or not isinstance(second, type(first)):
+        return False
+    if isinstance(first, GlobalLoad | GlobalStore) or one.type != other.type:
+        return False
+    pairs = zip(first.operands, second.operands, strict=True)
+    return first.properties == second.properties and all(are_equal(a, b) for a, b in pairs)
 
 
 def _begun(op: Operation, loads: bool) -> Run | None:

@@ -120,6 +120,9 @@ def _require_apart(spec: KernelSpec, arguments: dict[str, Any]) -> None:
             )
 
     for one, other in spec.same:
+        if arguments[one] is arguments[other] or _are_numbers(arguments[one], arguments[other]):
+            _require_equal(spec, one, other, arguments)
+            continue
         first, second = (_array_of(arguments[name]) for name in (one, other))
         if first is None or second is None or first.ctypes.data != second.ctypes.data:
             raise SimulationInput(
@@ -128,6 +131,22 @@ def _require_apart(spec: KernelSpec, arguments: dict[str, Any]) -> None:
                 found="two addresses",
                 hint="compile it for these arrays, as a launch does",
             )
+
+
+def _are_numbers(*values: Any) -> bool:
+    return all(isinstance(value, int | np.integer) for value in values)
+
+
+def _require_equal(spec: KernelSpec, one: str, other: str, arguments: dict[str, Any]) -> None:
+    """Raise for integers that differ, which the kernel takes for equal."""
+    first, second = arguments[one], arguments[other]
+    if first is not second and first != second:
+        raise SimulationInput(
+            f"`{one}` and `{other}` differ",
+            expected=f"equal numbers: `{spec.entry}` was compiled for them",
+            found=f"{first} and {second}",
+            hint="compile it for these arguments, as a launch does",
+        )
 
 
 def _overlap(first: Array, second: Array) -> bool:

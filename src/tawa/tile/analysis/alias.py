@@ -23,6 +23,8 @@ from tawa.ir.loops import passed_out, passed_to
 
 OVERLAPS = "tawa.overlaps"
 """Attribute of a kernel: pairs of arguments whose memory may overlap."""
+ALIKE = "tawa.alike"
+"""Two arrays' numbers and those of two integers which count addresses of one and of the other."""
 APART = "tawa.apart"
 """Attribute of a kernel: pairs of arguments that it takes to be apart, where that matters."""
 

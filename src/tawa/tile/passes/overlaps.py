@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import IntegerType, ModuleOp, StringAttr, UnitAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.options import BadOption, Options
 from tawa.base.spans import span_of
@@ -26,7 +26,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, through
 from tawa.ir.kernels import argument_names
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS
-from tawa.tile.analysis.alias import APART, OVERLAPS, STORED_BEFORE, may_alias, origins
+from tawa.tile.analysis.alias import ALIKE, APART, OVERLAPS, STORED_BEFORE, may_alias, origins
 from tawa.tile.analysis.order import may_meet
 from tawa.tile.dialect.ops import DescStore
 
@@ -55,6 +55,8 @@ class Overlaps:
         apart = sorted(pair for pair in _ordered(kernel) if list(pair) not in given)
         if apart:
             kernel.attributes[APART] = StringAttr(json.dumps(apart))
+        if alike := sorted(_alike(kernel, apart)):
+            kernel.attributes[ALIKE] = StringAttr(json.dumps(alike))
 
     def _given(self, kernel: func.FuncOp) -> list[list[int]]:
         """The pairs that may overlap; where one argument stands for another, those of both."""
@@ -101,6 +103,50 @@ def _ordered(kernel: func.FuncOp) -> set[tuple[int, int]]:
         for b in accesses
         if a is not b
     }
+
+
+def _alike(
+    kernel: func.FuncOp, pairs: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, int, int]]:
+    """Strides and the like of two arguments of which a launch in place may pass equal ones.
+
+    Addresses that are counted with equal numbers are known to be equal.
+    """
+    counts: dict[int, set[int]] = {}
+    for op in kernel.walk():
+        for value in () if op.regions else through(op, GLOBAL):
+            numbers = {number.index for number in _counted_with(value)}
+            for argument in _arguments(value):
+                counts.setdefault(argument.index, set()).update(numbers)
+    for one, other in pairs:
+        first, second = counts.get(one, set()), counts.get(other, set())
+        for a in first - second:
+            for b in second - first:
+                if kernel.args[a].type == kernel.args[b].type:
+                    yield one, other, min(a, b), max(a, b)
+
+
+def _counted_with(address: SSAValue | None) -> set[BlockArgument]:
+    """The kernel's integers that an address is computed from, but for bounds of loops."""
+    work = list[SSAValue]() if address is None else [address]
+    seen = set[SSAValue]()
+    found = set[BlockArgument]()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value.owner, Operation):
+            plain = not value.owner.regions and not list(through(value.owner, GLOBAL))
+            work += value.owner.operands if plain else []
+            continue
+        assert isinstance(value, BlockArgument)
+        holder = value.owner.parent_op()
+        if isinstance(holder, func.FuncOp) and isinstance(value.type, IntegerType):
+            found.add(value)
+        elif isinstance(holder, scf.ForOp) and value.index > 0:
+            work.append(holder.iter_args[value.index - 1])
+    return found
 
 
 def _arguments(value: SSAValue | None) -> list[BlockArgument]:
