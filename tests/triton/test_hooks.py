@@ -145,3 +145,18 @@ def test_another_gpu_is_no_target():
     assert compile(source, GPUTarget("cuda", 90, 32)).n_regs > 0
     with pytest.raises(NotProvided, match="compute capability 100"):
         compile(source, GPUTarget("cuda", 100, 32))
+
+
+@jit
+def copied_elements(x, y, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_ptx_says_how_many_bits_are_moved():
+    wide = copied_elements.compile("*f32:16", "*f32:16", "i32:16", BLOCK=1024).asm["ptx"]
+    assert "ld.global.v4.b32" in wide
+    assert "st.global.v4.b32" in wide
+    single = copied_elements.compile("*u8", "*u8", "i32", BLOCK=128).asm["ptx"]
+    assert "ld.global.b8" in single
+    assert "ld.global.u8" not in single

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
@@ -116,12 +117,27 @@ class Stages(dict[str, "str | bytes"]):
     def __init__(self, compiled: Compiled) -> None:
         super().__init__(compiled.stages)
         self._compiled = compiled
+        if "ptx" in self:
+            self["ptx"] = moved_by_bits(str(self["ptx"]))
 
     def __missing__(self, name: str) -> str | bytes:
         """The stage that stands for one of Triton's; KeyError if there is none."""
         if name == "sass":
             return self._compiled.sass
         return self._compiled.stages[{"ttir": "tile", "ttgir": "hopper"}[name]]
+
+
+MOVES = re.compile(r"\b((?:ld|st)(?:\.[a-z]\w*(?:::\w+)?)*)\.[uf](8|16|32|64)\b")
+"""A load or a store of PTX, up to the type of its elements."""
+
+
+def moved_by_bits(ptx: str) -> str:
+    """PTX whose loads and stores say how many bits they move, as Triton writes it: `.b32`.
+
+    The compiler writes `.u32` or `.f32` for the same instruction: neither moves other bits, and
+    both fill a wider register with zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
+    """
+    return MOVES.sub(r"\1.b\2", ptx)
 
 
 @entries
@@ -232,7 +248,7 @@ class Compiled:
         """The stages under Triton's name: `ptx` and `cubin` are among them.
 
         Beside them `ttir` stands for `tile`, `ttgir` for `hopper`, and `sass` for the machine code
-        as text.
+        as text. Loads and stores of `ptx` are written by bits, `ld.global.v4.b32`, as Triton's.
         """
         return Stages(self)
 
