@@ -31,7 +31,7 @@ import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -289,11 +289,12 @@ def pytest(copy: Path, asked: Stage) -> tuple[str, str]:
     return "all: not started" if done.returncode != 5 else "", said
 
 
-def judged(number: int, copy: Path, seconds: float, covers: Covers) -> dict[str, Any]:
-    """Run the tests of a mutant in a copy of the repository; a row.
+BROKEN: set[str] = set()
+"""Tests that failed without a change: they judge no mutant."""
 
-    What fails must pass without the change.
-    """
+
+def judged(number: int, copy: Path, seconds: float, covers: Covers) -> dict[str, Any]:
+    """Run the tests of a mutant in a copy of the repository; a row."""
     made, begin = mutant(number), time.monotonic()
     row: dict[str, Any] = {"number": number, "file": str(made.file), "line": made.line,
                            "old": made.old, "new": made.new, "verdict": "not caught",
@@ -303,25 +304,38 @@ def judged(number: int, copy: Path, seconds: float, covers: Covers) -> dict[str,
     asked = stages(made, covers, seconds)
     if not asked:
         return {**row, "verdict": "not covered"}
-    place = copy / made.file
-    before = place.read_text()
     for one in asked:
         row["tests"] += len(one.tests)
+        by, said = _failing(made, one, copy)
+        if by:
+            first = one.tests[0] if by.startswith("all:") else by
+            close = first.partition("::")[0] in near(made.file)
+            row |= {"verdict": "caught", "near": close, "by": by, "said": said[-500:]}
+            break
+    return {**row, "seconds": round(time.monotonic() - begin, 1)}
+
+
+def _failing(made: Mutant, asked: Stage, copy: Path) -> tuple[str, str]:
+    """The test that fails with a change and passes without it; "" if there is none."""
+    place = copy / made.file
+    before = place.read_text()
+    while tests := [test for test in asked.tests if test not in BROKEN]:
+        asked = replace(asked, tests=tests)
         place.write_text(made.text)
         try:
-            by, said = pytest(copy, one)
+            by, said = pytest(copy, asked)
         finally:
             place.write_text(before)
         if not by:
-            continue
-        again = one if by.startswith("all:") else Stage([by], one.longest, one.longest)
-        broken, _ = pytest(copy, again)
-        row["verdict"] = "fails without the change" if broken else "caught"
-        row |= {"by": by, "said": said[-500:]}
-        first = one.tests[0] if by.startswith("all:") else by
-        row["near"] = first.partition("::")[0] in near(made.file)
-        break
-    return {**row, "seconds": round(time.monotonic() - begin, 1)}
+            break
+        whole = by.startswith("all:")
+        again = asked if whole else Stage([by], asked.longest, asked.longest)
+        if not pytest(copy, again)[0]:
+            return by, said
+        if whole:
+            break
+        BROKEN.add(by)
+    return "", ""
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
