@@ -40,8 +40,6 @@ def _wide(kind: str) -> str:
 def _multiply(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
     """`mul`, and `mad` with one more operand."""
     kind = opcode[-1]
-    if kind == "bf16":
-        return _sum(np.multiply)(opcode)
     if kind[0] == "f":
         return [kind] * 3, _fused(kind)
     wide = dtype_of(_wide(kind)) if "wide" in opcode else dtype_of(kind)
@@ -67,35 +65,40 @@ def _fused(kind: str) -> Function:
     return function
 
 
-def _sum(function: Function) -> Callable[..., tuple[list[str], Function]]:
-    """As `_same`; bits that are bf16, or two halves, are decoded, and the result rounded."""
+NARROW = ("bf16", "f16x2", "bf16x2")
+"""Types that NumPy has not."""
 
-    def of_bits(kind: str) -> Function:
-        element = NAMES[kind]
+CHANGED = frozenset(("sat", "relu", "xorsign"))
+"""Modifiers that change a result, which nothing here knows."""
 
-        def result(a: Array, b: Array) -> Array:
-            halves = (x.view(storage_dtype(element)) for x in (a, b))
-            wide = function(*(decode(x, element).astype(np.float32) for x in halves))
-            return encode(round_to(wide, element), element)
+Build = Callable[[tuple[str, ...]], tuple[list[str], Function]]
 
-        return result
 
-    def of_halves(kind: str) -> Function:
-        half = of_bits(kind)
-
-        def result(a: Array, b: Array) -> Array:
-            low, high = (half(*((x >> s).astype(np.uint16) for x in (a, b))) for s in (0, 16))
-            low, high = (x.view(np.uint16).astype(np.uint32) for x in (low, high))
-            return low | high << np.uint32(16)
-
-        return result
+def _narrow(build: Build) -> Build:
+    """Bits that are bf16, or two halves, are decoded, and the results rounded once."""
 
     def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
-        if opcode[-1] == "bf16":
-            return ["b16"] * 2, of_bits("bf16")
-        if opcode[-1].endswith("x2"):
-            return ["b32"] * 2, of_halves(opcode[-1].removesuffix("x2"))
-        return _same(function)(opcode)
+        kind = opcode[-1]
+        if kind not in NARROW:
+            return build(opcode)
+        element = NAMES[kind.removesuffix("x2")]
+        kinds, function = build((*opcode[:-1], "f64"))
+
+        def of_bits(*values: Array) -> Array:
+            stored = (np.ascontiguousarray(v).view(storage_dtype(element)) for v in values)
+            wide = function(*(decode(v, element).astype(np.float64) for v in stored))
+            return encode(round_to(wide, element), element).view(np.uint16)
+
+        def of_words(*values: Array) -> Array:
+            low, high = (
+                of_bits(*((v >> np.uint32(bits)).astype(np.uint16) for v in values))
+                for bits in (0, 16)
+            )
+            return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
+
+        if kind.endswith("x2"):
+            return ["b32"] * len(kinds), of_words
+        return ["b16"] * len(kinds), of_bits
 
     return found
 
@@ -116,17 +119,21 @@ def _divide(a: Array, b: Array) -> Array:
 
 
 def _quotient(a: Array, b: Array) -> Array:
-    """Towards zero."""
-    if a.dtype.kind == "u":
-        return a // b
-    found = np.abs(a) // np.abs(b)
-    return np.where((a < 0) != (b < 0), -found, found).astype(a.dtype)
+    """Towards zero; all ones for a divisor of zero, as NVIDIA hardware has it."""
+    bits = unsigned(8 * a.dtype.itemsize)  # the least number's magnitude is no signed one
+    divisor: Array = np.where(b == 0, b.dtype.type(1), b)
+    size, by = (x if x.dtype.kind == "u" else np.abs(x).view(bits) for x in (a, divisor))
+    found = (size // by).view(a.dtype)
+    found = np.where((a < 0) != (b < 0), np.negative(found), found)
+    return np.where(b == 0, ~np.zeros_like(a), found).astype(a.dtype)
 
 
 def _same(function: Function, operands: int = 2) -> Callable[..., tuple[list[str], Function]]:
     """Operands and result of the opcode's last type."""
 
     def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        if opcode[-1] in NARROW:
+            raise Unsupported(".".join(opcode))
         return [opcode[-1]] * operands, function
 
     return found
@@ -238,14 +245,21 @@ def _funnel(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
 
 
 def _extract(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    """`bfe`: what lies beyond the word, or before a field of no bits, is the field's sign."""
     kind = opcode[-1]
-    bits = 8 * dtype_of(kind).itemsize
+    dtype = dtype_of(kind)
+    bits = 8 * dtype.itemsize
 
     def found(a: Array, first: Array, count: Array) -> Array:
-        top = np.minimum(first + count, bits).astype(np.int64)
-        left = (bits - top).astype(a.dtype)
-        right = (bits - np.minimum(count, bits)).astype(a.dtype)
-        return a << left >> right
+        begin = np.minimum(first & np.uint32(255), bits).astype(np.int64)
+        end = np.minimum(begin + (count & np.uint32(255)), bits)
+        # Up to the word's top, and down again to its bottom.
+        field = (a << np.minimum(bits - end, bits - 1).astype(dtype)) >> np.minimum(
+            bits - (end - begin), bits - 1
+        ).astype(dtype)
+        none = np.zeros_like(a)
+        field = np.where(begin == bits, np.where(a < 0, ~none, none), field)
+        return np.where(count & np.uint32(255) == 0, none, field).astype(dtype)
 
     return [kind, "u32", "u32"], found
 
@@ -255,8 +269,9 @@ def _insert(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
 
     def found(a: Array, b: Array, first: Array, count: Array) -> Array:
         one = a.dtype.type(1)
-        mask = ((one << count.astype(a.dtype)) - one) << first.astype(a.dtype)
-        return b & ~mask | a << first.astype(a.dtype) & mask
+        first, count = ((n & np.uint32(255)).astype(a.dtype) for n in (first, count))
+        mask = ((one << count) - one) << first
+        return b & ~mask | a << first & mask
 
     return [kind, kind, "u32", "u32"], found
 
@@ -265,6 +280,8 @@ def _special(function: Function) -> Callable[..., tuple[list[str], Function]]:
     """Of one operand, approximate on a GPU: computed wider and rounded."""
 
     def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        if opcode[-1] in NARROW:
+            raise Unsupported(".".join(opcode))
         dtype = dtype_of(opcode[-1])
         flushed = flush if "ftz" in opcode else np.asarray
 
@@ -338,10 +355,11 @@ def _highest(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
 
 
 ARITHMETIC: dict[str, Callable[[tuple[str, ...]], tuple[list[str], Function]]] = {
-    "add": _sum(np.add), "sub": _sum(np.subtract), "mul": _multiply, "mad": _multiply,
-    "fma": _multiply, "div": _same(_divide), "rem": _same(_remainder),
-    "neg": _same(np.negative, 1), "abs": _same(_absolute, 1), "min": _extreme("min"),
-    "max": _extreme("max"), "and": _same(np.bitwise_and), "or": _same(np.bitwise_or),
+    "add": _narrow(_same(np.add)), "sub": _narrow(_same(np.subtract)), "mul": _narrow(_multiply),
+    "mad": _multiply, "fma": _narrow(_multiply), "div": _same(_divide), "rem": _same(_remainder),
+    "neg": _narrow(_same(np.negative, 1)), "abs": _narrow(_same(_absolute, 1)),
+    "min": _narrow(_extreme("min")), "max": _narrow(_extreme("max")),
+    "and": _same(np.bitwise_and), "or": _same(np.bitwise_or),
     "xor": _same(np.bitwise_xor), "not": _same(np.invert, 1), "shl": _shift(True),
     "shr": _shift(False), "setp": _compare, "selp": _select, "lop3": _logic, "prmt": _permute,
     "shf": _funnel, "bfe": _extract, "bfi": _insert,

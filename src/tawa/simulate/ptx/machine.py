@@ -14,7 +14,14 @@ import numpy as np
 
 from tawa.base.numerics import Array, decode, encode, round_to, storage_dtype
 from tawa.base.types import bf16, f16, f32, i8
-from tawa.simulate.ptx.arithmetic import ARITHMETIC, Unsupported, convert, dtype_of, unsigned
+from tawa.simulate.ptx.arithmetic import (
+    ARITHMETIC,
+    CHANGED,
+    Unsupported,
+    convert,
+    dtype_of,
+    unsigned,
+)
 from tawa.simulate.ptx.order import ranks
 from tawa.simulate.ptx.program import Instruction, Kernel, split
 
@@ -166,6 +173,8 @@ class Machine:
 
     def _step(self, instruction: Instruction, mask: Array) -> None:
         base, operands = instruction.opcode[0], instruction.operands
+        if not CHANGED.isdisjoint(instruction.opcode):
+            raise Unsupported(instruction.text)
         if base in ARITHMETIC:
             kind, function = ARITHMETIC[base](instruction.opcode)
             sources = [self.value(o, k) for o, k in zip(operands[1:], kind, strict=False)]
