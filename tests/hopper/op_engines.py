@@ -8,6 +8,7 @@ import numpy as np
 from op_texts import APART, INPUTS, OpText
 from xdsl.ir import SSAValue
 
+from tawa.base.layout import LANES
 from tawa.base.types import byte_size, f32
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.types import FragType
@@ -88,6 +89,8 @@ def _asked(
         return f"{head}.multicast::cluster", tile, *box, barrier, ctas
     if name == "mbarrier_arrive" and given[1] is not None:
         return "mbarrier.arrive.shared::cluster.b64", given[0] | (given[1] + 1) << 24
+    if name == "named_barrier" and given[1] == LANES and given[2]:
+        return "bar.warp.sync", (1 << 64) - 1
     if name == "named_barrier":
         return "bar.sync" if given[2] else "bar.arrive", *given[:2]
     return WORDS[name], *(number for number in given if number is not None)

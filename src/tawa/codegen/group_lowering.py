@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.analysis.layouts import Layouts
+from tawa.aref.analysis.staging import memory_shared
 from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
@@ -121,6 +122,11 @@ class GroupLowering:
     _levels: dict[Block, int] = field(default_factory=dict[Block, int])
     """Of the region's blocks that are being lowered: how many blocks of `_block` are around."""
     _span: Operation | None = None
+
+    @cached_property
+    def memory_shared(self) -> dict[aref.Stage, aref.Stage]:
+        """Copies of computed tiles that go where an earlier one went, and that one."""
+        return memory_shared(self.group)
 
     @property
     def warps(self) -> int:

@@ -9,7 +9,6 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
-from tawa.aref.analysis.staging import memory_shared
 from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
 from tawa.aref.dialect.warp_ops import WarpDot
@@ -338,10 +337,10 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     """
     value, shape = natural(g, op.value), shape_of(op.value.type)
     assert isinstance(value.type, FragType)
-    turned = _runs_down(value.type)
+    turned = _runs_down(value.type, read_by_warps(op.view))
     tile = tile_for(shape[::-1] if turned else shape, value.type.element_type)
     buffers = op.BUFFERS if op.buffer is not None else 1
-    earlier = g.staged.get(memory_shared(g.group).get(op))
+    earlier = g.staged.get(g.memory_shared.get(op))
     if earlier is None or not isinstance(kind := earlier.ring.type, RingType) or kind.tile != tile:
         earlier = None
         made = g.kernel.memory.ring(op.view.name_hint or "staged", buffers * g.teams, tile)
@@ -354,7 +353,7 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
         first = g.map("muli", index, g.constant(buffers)) if g.teams > 1 else index
         index = g.map("addi", first, g.scalar(op.buffer))
     place = g.add(Slot(ring, index))
-    if not isinstance(op.prev_op, aref.Stage) and (earlier is not None or _repeats(op)):
+    if not isinstance(op.prev_op, aref.Stage) and (_repeats(op) or _takes_a_place(g, op)):
         team_sync(g)
     if turned:
         g.do(SharedStore(g.add(Relabel(value, value.type.layout.permuted((1, 0)))), place))
@@ -365,6 +364,15 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     if not isinstance(op.next_op, aref.Stage):
         team_sync(g)
     g.views[op.view] = View(place, shape, turned)
+
+
+def _takes_a_place(g: GroupLowering, first: Operation | None) -> bool:
+    """Whether one of the copies that follow each other goes where an earlier one went."""
+    while isinstance(first, aref.Stage):
+        if first in g.memory_shared:
+            return True
+        first = first.next_op
+    return False
 
 
 def along_rows(g: GroupLowering, value: SSAValue) -> SSAValue:
@@ -379,13 +387,13 @@ def along_rows(g: GroupLowering, value: SSAValue) -> SSAValue:
     return rearranged(g, value, replace(layout, reg=(neighbours[0], *others)))
 
 
-def _runs_down(kind: FragType) -> bool:
-    """Whether a thread has more neighbours down a column than along a row, of a tile of halves.
+def _runs_down(kind: FragType, by_warps: bool) -> bool:
+    """Whether a thread has more neighbours down a column than along a row.
 
-    Products read halves either way; other elements only along K.
+    Products read halves either way, warps by themselves words, too; other elements only along K.
     """
-    layout = kind.layout
-    if len(layout.shape) != 2 or byte_size(kind.element_type) != 2:
+    layout, size = kind.layout, byte_size(kind.element_type)
+    if len(layout.shape) != 2 or (size != 2 and not (by_warps and size == 4)):
         return False
     swizzled = tile_for(layout.shape[::-1], kind.element_type).swizzle.data > 0
     return swizzled and layout.vector(0) > layout.vector(1)

@@ -93,7 +93,11 @@ def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
 
 
 def _staged_across(value: SSAValue, dim: int) -> bool:
-    """Whether a tile is copied to where products read it with its other dimension contiguous."""
+    """Whether a tile of words, or one that becomes words, is copied to be read across.
+
+    Products read it where its other dimension is contiguous.
+    """
+    loaded = byte_size(element_of(value.type))
     work, seen = [(value, dim)], {(value, dim)}
     while work:
         tile, across = work.pop()
@@ -101,7 +105,7 @@ def _staged_across(value: SSAValue, dim: int) -> bool:
             op = use.operation
             following: tuple[SSAValue, int] | None = None
             if isinstance(op, Stage | StoreInto) and across == 0:
-                return True
+                return WORD in (loaded, byte_size(element_of(tile.type)))
             if isinstance(op, Map) and shape_of(op.result.type) == shape_of(tile.type):
                 following = op.result, across
             elif isinstance(op, Trans):
@@ -514,8 +518,8 @@ class Layouts:
         together = carried_with(value, self._same)
         if self.axes.of(op.ptr).contiguous[dim] == 1:
             dim, vector = stored_run(self.axes, value) or (dim, vector)
-        words = byte_size(element_of(value.type)) == WORD and vector >= SQUARE
-        if words and len(shape) == 2 and any(_staged_across(v, dim) for v in together):
+        squares = len(shape) == 2 and vector >= SQUARE
+        if squares and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
             if square is not None:
                 return square

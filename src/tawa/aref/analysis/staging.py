@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.dialect.ops import VIEW_CHANGES, DotIssue, DotWait, Stage, ViewRead, WarpGroup
+from tawa.aref.dialect.ops import (
+    VIEW_CHANGES,
+    DotIssue,
+    DotWait,
+    Stage,
+    ViewRead,
+    WarpDot,
+    WarpGroup,
+)
 from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
@@ -51,27 +59,33 @@ def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAVa
 def memory_shared(group: WarpGroup) -> dict[Stage, Stage]:
     """For each copy that goes where an earlier one went, that one: its products are done by then.
 
-    Pipelining leaves an iteration's copy once in a loop, and once more behind it.
+    Pipelining leaves an iteration's copy once in a loop, and once more behind it; one product after
+    the other, each with its own operands, needs the memory of few. Of memory that is free a copy
+    takes what has been for longest, so that warps have met since.
     """
     found: dict[Stage, Stage] = {}
-    firsts: list[Stage] = []
+    places: list[list[Stage]] = []
     for op in [op for op in group.walk() if isinstance(op, Stage) and op.buffer is None]:
-        for first in firsts:
-            earlier = [first, *(copy for copy, other in found.items() if other is first)]
-            if op.view.type == first.view.type and all(_is_over(e, op) for e in earlier):
-                found[op] = first
+        for place in places:
+            if op.view.type == place[0].view.type and all(_is_over(e, op) for e in place):
+                found[op] = place[0]
+                place.append(op)
+                places.remove(place)
+                places.append(place)
                 break
         else:
-            firsts.append(op)
+            places.append([op])
     return found
 
 
 def _is_over(earlier: Stage, later: Stage) -> bool:
-    """Whether products that read a copy are waited for in its block, which ends before `later`."""
+    """Whether products that read a copy are done before a later one.
+
+    Those of warps are where they stand. Those of warp groups have to be waited for, in a block that
+    ends before the later copy.
+    """
     block = earlier.parent
     assert block is not None
-    if block.find_ancestor_op_in_block(later) is not None:
-        return False
     readers, views = list[Operation](), [earlier.view]
     while views:
         for use in views.pop().uses:
@@ -79,6 +93,9 @@ def _is_over(earlier: Stage, later: Stage) -> bool:
                 views.append(use.operation.results[0])
             else:
                 readers.append(use.operation)
+    inside = block.find_ancestor_op_in_block(later)
+    if inside is not None:
+        return inside is later and all(_stands_before(r, later) for r in readers)
     return all(
         isinstance(r, DotIssue)
         and any(
@@ -86,6 +103,13 @@ def _is_over(earlier: Stage, later: Stage) -> bool:
         )
         for r in readers
     )
+
+
+def _stands_before(reader: Operation, op: Operation) -> bool:
+    """Whether a warps' product is over when an op of its block, or of one around it, begins."""
+    block = op.parent
+    place = None if block is None else block.find_ancestor_op_in_block(reader)
+    return isinstance(reader, WarpDot) and place is not None and place.is_before_in_block(op)
 
 
 def runs_down(value: SSAValue) -> bool:
@@ -113,8 +137,16 @@ def runs_down(value: SSAValue) -> bool:
 
 
 def turned(value: SSAValue, before: Operation) -> SSAValue:
-    """The transpose of a tile, made where the tile is."""
+    """The transpose of a tile, made where the tile is, once for all that ask for it."""
     owner = value.owner
+    home = owner if isinstance(owner, Block) else owner.parent
+    assert home is not None
+    reader = home.find_ancestor_op_in_block(before)
+    for use in value.uses:
+        op = use.operation
+        transposes = isinstance(op, Trans) and op.permutation == (1, 0) and op.parent is home
+        if transposes and reader is not None and op.is_before_in_block(reader):
+            return op.results[0]
     new = Trans(value)
     copy_span(before, [new])
     new.result.name_hint = value.name_hint
