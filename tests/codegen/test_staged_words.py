@@ -18,7 +18,8 @@ from tawa.hopper.dialect.types import FragType, TileType
 def most_lanes_of_a_bank(op: SharedStore) -> int:
     """Of the first access of a warp: words that one bank has to take, over what is least."""
     frag, tile = op.value.type, op.tile.type
-    assert isinstance(frag, FragType) and isinstance(tile, TileType)
+    assert isinstance(frag, FragType)
+    assert isinstance(tile, TileType)
     where, width = frag.layout.coordinates[:LANES, 0], access_bytes(frag, tile)
     first = tile.offsets(where[:, 0], where[:, 1])
     words = np.unique((first[:, None] + np.arange(0, width, 4)) // 4)
