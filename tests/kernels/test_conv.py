@@ -22,7 +22,7 @@ from tawa.kernels.conv import (
     reference,
 )
 from tawa.kernels.conv_activations import ACTIVATIONS
-from tawa.kernels.conv_depthwise_plans import fastest
+from tawa.kernels.conv_depthwise_plans import Runs, fastest
 from tawa.kernels.conv_explain import explain
 from tawa.kernels.conv_gradients import conv_transpose
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
@@ -257,6 +257,19 @@ def test_tilings_that_would_compute_something_else(
     x, w = images(0, 2, 8, 8, 32), images(1, 32, 3, 3, 32 // groups)
     with pytest.raises(ConvolutionNotPossible, match=f"`config` .*{words}"):
         conv2d(x, w, None, Tiling(*tiling), groups=groups)
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (Runs(3, 4, 32, 3), "no block"), (Runs(4, 0, 32, 3), "no block"),
+        (Runs(4, 4, 32, 3, -1), "no block"), ({"rows": 4}, "is a dict"),
+    ],
+)  # fmt: skip
+def test_blocks_that_no_thread_computes(config: Any, words: str):
+    x, w = images(0, 1, 8, 8, 32), images(1, 32, 3, 3, 1)
+    with pytest.raises(ConvolutionNotPossible, match=f"`config` .*{words}"):
+        conv2d(x, w, None, config, groups=32)
 
 
 def test_refusals_of_types_and_outputs():

@@ -199,6 +199,11 @@ def convolve(
 ) -> Any:
     """A convolution of one to three dimensions; `steps` are stride, padding, dilation, groups."""
     conv = convolution_of(x, w, *steps)
+    given: Any = config
+    if not isinstance(given, Tiling | Runs | None):
+        raise ConvolutionNotPossible(
+            f"`config` is a {type(config).__name__}", expected="a Tiling, Runs, or None"
+        )
     made = result_type(x, w, dtype)
     results = (conv.depth.results, conv.p, conv.q)[5 - len(x.shape) :]
     if conv.depth.flat and len(x.shape) == 5:

@@ -17,7 +17,7 @@ from typing import Any
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv_arguments import Finish, padded
-from tawa.kernels.conv_depthwise_plans import Runs, best_runs, fastest
+from tawa.kernels.conv_depthwise_plans import Runs, best_runs, check_runs, fastest
 from tawa.kernels.conv_kernels import ended
 from tawa.kernels.conv_shapes import Convolution
 from tawa.kernels.gemm_operands import is_dense, strides
@@ -400,6 +400,8 @@ def conv_depthwise(
     """Launch `depthwise` for pictures in any order of dimensions."""
     if not is_dense(w):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
+    if config is not None:
+        check_runs(config)
     apart = strides(x)[3] != 1
     way = config or fastest(conv, depthwise.chip, x.dtype.itemsize, apart=apart)
     count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, way.run), way.runs)

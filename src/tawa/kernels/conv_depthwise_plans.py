@@ -16,7 +16,7 @@ from itertools import product
 from math import hypot
 
 import tawa
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
 from tawa.machine.chips import Chip
 
 CHANNELS = 64
@@ -113,6 +113,18 @@ class Runs:
             cycles = instructions_of_block(conv, self) * self.turns(conv, chip.multiprocessors)
             issued = cycles / (chip.clock_ghz * 1e3)
         return chip.timing.empty_us + WAIT_US * waits + hypot(memory, cache, issued)
+
+
+def check_runs(way: Runs) -> None:
+    """Raise ConvolutionNotPossible if a thread can't compute what was given."""
+    tiles = all(n > 0 and n & (n - 1) == 0 for n in (way.runs, way.channels))
+    if not tiles or min(way.run, way.taps) < 1 or way.rows < 0:
+        raise ConvolutionNotPossible(
+            "`config` describes no block of results",
+            expected="powers of two `runs` and `channels`, at least 1 `run` and `taps`, 0 `rows`",
+            found=str(way),
+            hint="leave `config` out",
+        )
 
 
 def registers_of_block(conv: Convolution, way: Runs) -> int:
