@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tawa.simulate.ptx.arithmetic import ARITHMETIC, Unsupported, convert, dtype_of
+from tawa.simulate.ptx.arithmetic import ARITHMETIC, Unsupported, convert, dtype_of, saturated
 
 EDGES = [0, 1, 2, 3, 5, 31, 32, 33, 63, 64, 127, 128, 255, 256, 0x7FFF, 0x8000, 0xFFFF,
          0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x123456789ABCDEF0, 0x7FFFFFFFFFFFFFFF,
@@ -309,6 +309,24 @@ def test_integers_become_others():
     assert convert(("cvt", "u16", "s32"), [a]).tolist() == [65535, 300, 65407, 0]
     assert convert(("cvt", "s64", "s32"), [a]).tolist() == a.tolist()
     assert convert(("cvt", "rn", "f32", "s32"), [a]).tolist() == a.tolist()
+
+
+def test_what_is_limited():
+    """`.sat` keeps floats from 0 to 1, and integers in the range of their type."""
+    x = np.float32([-1.0, 0.25, 3.0, np.nan, -0.0, np.inf])
+    opcode = ("add", "sat", "f32")
+    kinds, function = ARITHMETIC["add"](opcode)
+    assert kinds == ["f32", "f32"]
+    half = [0.0, 0.5, 1.0, 0.0, 0.25, 1.0]
+    assert saturated(opcode, function)(x, np.float32([0.25] * 6)).tolist() == half
+    assert convert(("cvt", "sat", "f32", "f32"), [x]).tolist() == [0.0, 0.25, 1.0, 0.0, 0.0, 1.0]
+    wide = np.array([-1, 300, -129, 100], np.int32)
+    assert convert(("cvt", "sat", "u8", "s32"), [wide]).tolist() == [0, 255, 0, 100]
+    assert convert(("cvt", "sat", "s8", "s32"), [wide]).tolist() == [-1, 127, -128, 100]
+    with pytest.raises(Unsupported):
+        saturated(("add", "sat", "s32"), function)
+    with pytest.raises(Unsupported):
+        convert(("cvt", "rn", "sat", "f16", "f32"), [x])
 
 
 @pytest.mark.parametrize("kind", HALVES)

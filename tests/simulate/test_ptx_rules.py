@@ -93,6 +93,7 @@ WRONG: dict[str, tuple[str, str]] = {
                       " [%rd1, {%r8, %r8}], [%r8];", "no tensor map"),
     "an unknown type": ("add.q32 %r9, %r1, %r1;", ""),
     "an unknown instruction": ("frobnicate.b32 %r9, %r1;", "does not know"),
+    "an unknown modifier": ("fma.rn.relu.f32 %f1, %f1, %f1, %f1;", "does not know"),
     "an unknown function": ("call.uni luck, ();", ""),
 }  # fmt: skip
 

@@ -68,7 +68,7 @@ def _fused(kind: str) -> Function:
 NARROW = ("bf16", "f16x2", "bf16x2")
 """Types that NumPy has not."""
 
-CHANGED = frozenset(("sat", "relu", "xorsign"))
+UNKNOWN = frozenset(("relu", "xorsign"))
 """Modifiers that change a result, which nothing here knows."""
 
 Build = Callable[[tuple[str, ...]], tuple[list[str], Function]]
@@ -372,10 +372,26 @@ ARITHMETIC: dict[str, Callable[[tuple[str, ...]], tuple[list[str], Function]]] =
 """By base opcode: the types of the operands, and what is computed of them."""
 
 
+def saturated(opcode: tuple[str, ...], function: Function) -> Function:
+    """With `.sat`, a float from 0 to 1; what is no number is 0."""
+    if "sat" not in opcode:
+        return function
+    if opcode[-1] not in ("f16", "f32", "f64"):
+        raise Unsupported(".".join(opcode))
+
+    def limited(*values: Array) -> Array:
+        found = np.asarray(function(*values))
+        return np.where(found > 0, np.minimum(found, 1), 0).astype(found.dtype)
+
+    return limited
+
+
 def convert(opcode: tuple[str, ...], values: Sequence[Array]) -> Array:
     """`cvt`: between integers, floats, and two or four narrow floats in a word."""
     kinds = [k for k in opcode[1:] if k[0] in "usbfe" and k[-1].isdigit()]
     to, source = kinds
+    if "sat" in opcode and not (to in ("f32", "f64") or to[0] in "us"):
+        raise Unsupported(".".join(opcode))
     if to.endswith("x2"):
         element = NAMES[to.removesuffix("x2")]
         if source.endswith("x2"):
@@ -404,4 +420,9 @@ def _converted(value: Array, to: np.dtype[Any], opcode: tuple[str, ...]) -> Arra
             limits = np.iinfo(to)
             inside = np.clip(np.nan_to_num(value.astype(np.float64)), limits.min, limits.max)
             return np.where(inside >= float(limits.max), limits.max, inside).astype(to)
+    if "sat" in opcode and to.kind in "ui":
+        limits = np.iinfo(to)
+        return np.array([min(max(n, limits.min), limits.max) for n in value.tolist()], to)
+    if "sat" in opcode:
+        return saturated(("cvt", "sat", "f32"), np.asarray)(value).astype(to)
     return value.astype(to)

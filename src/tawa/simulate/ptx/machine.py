@@ -16,10 +16,11 @@ from tawa.base.numerics import Array, decode, encode, round_to, storage_dtype
 from tawa.base.types import bf16, f16, f32, i8
 from tawa.simulate.ptx.arithmetic import (
     ARITHMETIC,
-    CHANGED,
+    UNKNOWN,
     Unsupported,
     convert,
     dtype_of,
+    saturated,
     unsigned,
 )
 from tawa.simulate.ptx.order import ranks
@@ -173,10 +174,11 @@ class Machine:
 
     def _step(self, instruction: Instruction, mask: Array) -> None:
         base, operands = instruction.opcode[0], instruction.operands
-        if not CHANGED.isdisjoint(instruction.opcode):
+        if not UNKNOWN.isdisjoint(instruction.opcode):
             raise Unsupported(instruction.text)
         if base in ARITHMETIC:
             kind, function = ARITHMETIC[base](instruction.opcode)
+            function = saturated(instruction.opcode, function)
             sources = [self.value(o, k) for o, k in zip(operands[1:], kind, strict=False)]
             with np.errstate(all="ignore"):
                 self.write(operands[0], function(*sources), mask)
