@@ -83,7 +83,9 @@ REFUSED: dict[str, dict[str, str]] = {
         "for k in range(0, 1.5):\n    pass": "",
         "return n": "returns nothing",
         "tl.math.fma(x, 'a', x)": "",
-        "x + None": "a number or a tensor",
+        "x + None": "it is None in this launch",
+        "x + (1, 2)": "take an element of the tuple",
+        "x + tl.make_tensor_descriptor(p, [n, n], [n, 1], [8, 8])": "load a block first",
         "x + 'a'": "a number or a tensor",
         "tl.make_tensor_descriptor(p + i, [n, n], [n, 1], [8, 8])": "pointer",
     },
@@ -153,7 +155,11 @@ REFUSED: dict[str, dict[str, str]] = {
         "int('a')": "",
     },
     "UnknownAttribute": {
-        "x.luck": "",
+        "x.luck": "no attribute",
+        "x.zeros": "call it as a function: `tl.zeros(...)`",
+        "p.luck": "load through the pointer first",
+        "p.load()": "`tl.load(pointer + offsets, ...)`",
+        "(1, 2).append(3)": "write `parts = parts + (x,)`",
         "getattr(x, 'luck')": "",
         "tl.luck": "has no `luck`",
         "tl.math.luck(x)": "has no `luck`",
@@ -173,3 +179,11 @@ def test_what_is_refused(define, kind: str, body: str):
     assert type(caught.value).__name__ == kind
     assert REFUSED[kind][body] in caught.value.render()
     assert caught.value.span is not None, "the error is at a line"
+
+
+@pytest.mark.parametrize("body", ["x.luck", "'a'.zeros"])
+def test_no_function_is_named_that_there_is_not(define, body: str):
+    kernel = define(HEAD + f"    {body}\n")
+    with pytest.raises(TawaError) as caught:
+        lower_to_tile(kernel, [parse_argument(text) for text in TYPES], {})
+    assert "call it as a function" not in caught.value.render()

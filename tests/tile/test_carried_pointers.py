@@ -78,3 +78,39 @@ def test_operands_of_odd_rows_are_stored_by_words() -> None:
     assert stores
     assert set(stores) == {"2"}
     assert compiled.findings == ()
+
+
+@tawa.jit
+def chosen_sums(x, y, out, first, stride, K, M: tl.constexpr, BK: tl.constexpr, WAY: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, BK)
+    places = m[:, None] * stride + k[None, :]
+    if WAY == "where":
+        at = tl.where(first > 0, x + places, y + places)
+    elif WAY == "from a number":
+        at = (x.to(tl.int64) + 2 * places).to(tl.pointer_type(tl.float16))
+    elif WAY == "turned":
+        at = tl.trans(x + tl.trans(places))
+    else:
+        at = tl.where(first > 0, x, y) + places
+    total = tl.zeros((M,), tl.float32)
+    for i in range(0, K, BK):
+        v = tl.load(at, mask=k[None, :] < K - i, other=0.0)
+        total += tl.sum(v.to(tl.float32), 1)
+        at += BK
+    tl.store(out + m, total)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("way", ["where", "from a number", "turned", "chosen before"])
+def test_tiles_of_pointers_however_they_are_made(way: str, first: int) -> None:
+    types = [parse_argument(t) for t in ("*f16", "*f16", "*f32", "i32", "i32", "i32")]
+    module = lower_to_tile(chosen_sums, types, {"M": 16, "BK": 32, "WAY": way})
+    simplify(module)
+    CarriedPointers().apply(module)
+    module.verify()
+    random = np.random.default_rng(0)
+    x, y = (random.standard_normal((16, 83)).astype(np.float16) for _ in range(2))
+    out = np.zeros(16, np.float32)
+    run(module, (1,), [x, y, out, first, 83, 70])
+    given = x if first or way in ("from a number", "turned") else y
+    np.testing.assert_allclose(out, given[:, :70].astype(np.float32).sum(1), rtol=1e-3, atol=1e-3)
