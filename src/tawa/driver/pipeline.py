@@ -42,6 +42,7 @@ from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
 from tawa.tile.passes.descriptor_pointers import DescriptorPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
+from tawa.tile.passes.early_loads import EarlyLoads
 from tawa.tile.passes.guarded_masks import GuardMasks
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
@@ -98,6 +99,8 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             PartialDeadCode(options, decided),
             Reciprocals(),
             UniformLoads(),
+            # Before loads become copies of the loop.
+            EarlyLoads(),
             SharedExtremes(),
             CarriedPointers(),
             Partition(options, decided),
