@@ -122,3 +122,19 @@ def test_the_command_tunes_the_example(tmp_path: Path) -> None:
 def test_nothing_that_works_is_an_error() -> None:
     with pytest.raises(TawaError, match="no way to compile"):
         tawa.tune(double, np.zeros(3, np.float32), 3, grid=(1,), configs=CONFIGS[:1])
+
+
+def test_what_was_measured_comes_before_what_was_predicted() -> None:
+    slow, fast, guess = (
+        tuning.Trial({"a": 1}, 1.0, 9.0),
+        tuning.Trial({"a": 2}, 8.0, 3.0),
+        tuning.Trial({"a": 3}, 2.0),
+    )
+    none, first, failed = (
+        tuning.Trial({"b": 1}),
+        tuning.Trial({"a": 4}, 2.0),
+        tuning.Trial({"c": 1}, error="spills"),
+    )
+    order = sorted([failed, none, first, guess, slow, fast], key=lambda trial: trial.time)
+    assert order == [fast, slow, guess, first, none, failed]
+    assert [t.text for t in (fast, tuning.Trial({}))] == ["a=2", "as written"]

@@ -107,8 +107,8 @@ def _difference(found: Any, expected: Any) -> float:
     if found.dtype.kind != "f":
         return 0.0 if np.array_equal(found, expected) else float("inf")
     a, b = found.astype(np.float64), expected.astype(np.float64)
-    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+    finite = np.isfinite(a) & np.isfinite(b)
+    if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return float("inf")
-    finite = np.isfinite(b)
     scale = float(np.abs(b[finite]).max(initial=0.0)) or 1.0
-    return float(np.abs(a - b)[finite].max(initial=0.0)) / scale
+    return float(np.abs(a[finite] - b[finite]).max(initial=0.0)) / scale
