@@ -22,7 +22,7 @@ from tawa.kernels.conv import (
     reference,
 )
 from tawa.kernels.conv_activations import ACTIVATIONS
-from tawa.kernels.conv_depthwise_plans import Runs, fastest
+from tawa.kernels.conv_depthwise_plans import Runs, fastest, ordered
 from tawa.kernels.conv_explain import explain
 from tawa.kernels.conv_gradients import conv_transpose
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
@@ -124,6 +124,35 @@ def test_tiles_are_ranked_as_they_were_measured(conv: Convolution, tilings: list
     places = [found.index(Tiling(*one)) for one in tilings]
     assert places == sorted(places)
     assert replace(found[0], split=1, last=None) == Tiling(*tilings[0])
+
+
+def padded(n: int, size: int, c: int, taps: int, stride: int) -> Convolution:
+    pad = ((taps // 2, taps // 2),) * 2
+    return Convolution(n, size, size, c, c, taps, taps, (stride, stride), pad, groups=c)
+
+
+BLOCKS = [
+    # Depthwise layers of EfficientNet-B0 on an H100, the faster first.
+    (padded(32, 112, 32, 3, 1), [(8, 7, 32, 3, 4), (8, 8, 32, 3, 8), (4, 8, 64, 3, 8)]),
+    (padded(32, 112, 96, 3, 2), [(8, 7, 64, 3, 4), (16, 8, 32, 3, 4)]),
+    (padded(32, 28, 240, 5, 1), [(4, 7, 64, 5, 7), (8, 7, 32, 5, 7), (8, 7, 32, 5, 2)]),
+    (padded(32, 14, 480, 5, 1), [(4, 7, 64, 5, 7), (4, 7, 64, 5, 4), (16, 8, 32, 5, 2)]),
+]
+
+
+@pytest.mark.parametrize(("conv", "blocks"), BLOCKS)
+def test_blocks_are_ranked_as_they_were_measured(conv: Convolution, blocks: list[Any]):
+    found = ordered(conv, H100, 2)
+    places = [found.index(Runs(*one)) for one in blocks]
+    assert places == sorted(places)
+
+
+def test_bytes_of_kept_filters_are_those_of_each_program():
+    """As a profiler counted them, of layers 9 and 8 of the papers."""
+    nine, eight = (Convolution(128, n, n, 64, k, 3, 3) for n, k in ((56, 64), (112, 128)))
+    assert Tiling("resident", 1, 32, 8, 64, 64).loads(nine, 2) == 87_719_936
+    assert Tiling("resident", 1, 16, 8, 128, 64).loads(eight, 2) == 308_477_952
+    assert Tiling("windows", 1, 32, 8, 64, 64).loads(nine, 2) == 210_108_416
 
 
 def test_depthwise_layers_are_computed_by_blocks_where_these_fit():

@@ -18,6 +18,7 @@ from math import hypot
 import tawa
 from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
 from tawa.machine.chips import Chip
+from tawa.machine.product_times import LINE
 
 CHANNELS = 64
 """Channels of one program, at most."""
@@ -49,9 +50,17 @@ KEPT_TAPS, MOST_PRODUCTS = 49, 5000
 BLOCK_REGISTERS = 46, 1.15, 250
 """Registers of any block, and for each sum and each tap of a channel; the most of a thread."""
 LOADED = 0.72
-"""The part of what L2 gives the copy engine that threads get."""
+"""The part of what L2 gives the copy engine that threads of runs get."""
 WAIT_US = 0.8
-"""Microseconds that a thread waits for what it loads."""
+"""Microseconds that a thread waits for what it loads: runs for each row of taps."""
+WAITS_OF_BLOCKS = 3
+"""As often a block's threads wait, for filters, pixels and at the end."""
+ISSUED = 1.3
+"""Cycles of a block's instruction: rows of pixels wait for their predicates and zeros."""
+ALONE = 0.4
+"""A program that has a multiprocessor for itself takes as much longer; of several each its part."""
+NARROW = 1.04
+"""As much longer takes a program whose pixels are no whole lines."""
 
 
 @dataclass(frozen=True)
@@ -93,10 +102,14 @@ class Runs:
         lines = (max(1, self.rows) - 1) * conv.stride[0] + (conv.r - 1) * conv.dilation[0] + 1
         return min(lines, self.rows * conv.r) if self.rows else taps
 
+    def beside(self, conv: Convolution) -> int:
+        """Programs that share a multiprocessor."""
+        own = registers_of_block(conv, self) if self.rows else self.registers
+        return max(1, REGISTERS // (own * THREADS))
+
     def turns(self, conv: Convolution, multiprocessors: int) -> int:
         """Programs that a multiprocessor computes one after the other, several at a time."""
-        own = registers_of_block(conv, self) if self.rows else self.registers
-        beside = max(1, REGISTERS // (own * THREADS))
+        beside = self.beside(conv)
         waves, rest = divmod(self.programs(conv), beside * multiprocessors)
         return waves * beside + tawa.cdiv(rest, multiprocessors)
 
@@ -106,13 +119,16 @@ class Runs:
         image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
         loaded = results * self.lines(conv) * self.columns(conv) / (max(1, self.rows) * self.run)
         memory = (image + results) / (chip.memory_gbs * 1e3)
-        cache = (loaded + results) / (LOADED * chip.l2_gbs * 1e3)
-        waits = 2 if self.rows else 1 + self.lines(conv)
-        issued = 0.0
-        if self.rows:
-            cycles = instructions_of_block(conv, self) * self.turns(conv, chip.multiprocessors)
-            issued = cycles / (chip.clock_ghz * 1e3)
-        return chip.timing.empty_us + WAIT_US * waits + hypot(memory, cache, issued)
+        cache = (loaded + results) / (chip.l2_gbs * 1e3)
+        if not self.rows:
+            waits = 1 + self.lines(conv)
+            return chip.timing.empty_us + WAIT_US * waits + hypot(memory, cache / LOADED)
+        cycles = instructions_of_block(conv, self) * self.turns(conv, chip.multiprocessors)
+        issued = ISSUED * cycles / (chip.clock_ghz * 1e3)
+        own = (memory**3 + cache**3 + issued**3) ** (1 / 3) * (1 + ALONE / self.beside(conv))
+        if self.channels * size < LINE <= conv.c * size:
+            own *= NARROW
+        return chip.timing.empty_us + WAIT_US * WAITS_OF_BLOCKS + own
 
 
 def check_runs(way: Runs) -> None:

@@ -52,6 +52,8 @@ LEAST_SHARE = 4
 """Iterations of each, at least."""
 PART = 64, 16
 """Pixels and filters of a part of a tile, at least."""
+PART_TIME = 2.6
+"""Times as long as its iterations a part takes (one measured layer: 34 us for 13)."""
 SLOTS, DEEP = 4, 0.92
 """Tiles of taps that have so many slots for what is loaded ahead take such a part of the time; not
 those of 96 and 192 filters, which took up to 1.5 times as long as expected."""
@@ -214,12 +216,15 @@ class Tiling:
         one, count = part.iteration(conv, size)
         stored = max(LEAST_STORED, chip.products.stored * part.pixels * part.filters)
         each = count * one.cycles(min(programs, most), chip) + stored
-        return -(-programs // most) * each / (chip.clock_ghz * 1e3)
+        return PART_TIME * -(-programs // most) * each / (chip.clock_ghz * 1e3)
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
         """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
-        kept = self.keeps and reuse
-        held = self.filters * conv.taps * self.channels_of(conv) * self.blocks(conv) if kept else 0
+        kept, held = self.keeps and reuse, 0
+        if kept:  # each program, as many as there are multiprocessors, loads its own
+            programs = min(self.tiles(conv), SM_90A.multiprocessors // self.blocks(conv))
+            inner = self.filters * conv.taps * self.channels_of(conv)
+            held = inner * max(1, programs) * self.blocks(conv)
         loaded = self._loaded(conv, reuse and self.kernel != "taps", kept=kept)
         tiles = self.tiles(conv)
         if self.last is None:
