@@ -183,6 +183,18 @@ def _place(value: Any) -> Any:
     return ("cpu" if isinstance(value, str) else torch.device("cpu")) if named else value
 
 
+_PRESENT = types.SimpleNamespace(
+    get_current_target=lambda: triton.backends.compiler.GPUTarget("cuda", 90, 32),
+    get_current_device=lambda: 0,
+    get_current_stream=lambda device=0: 0,
+    get_device_interface=lambda: torch.cuda,
+    get_active_torch_device=lambda: torch.device("cpu"),
+    utils=types.SimpleNamespace(
+        get_device_properties=lambda device: {"max_shared_mem": 232448, "multiprocessor_count": 132}
+    ),
+)
+"""What stands for the driver of an installed Triton."""
+
 if not GPU:
     _OnTheCPU().__enter__()
     torch.cuda.get_device_capability = lambda *_: (9, 0)
@@ -192,7 +204,10 @@ if not GPU:
     torch.cuda.current_device = lambda: 0
     jit.place_of = lambda kinds, device: place_of(kinds, device or SIMULATOR)
     driver = type(triton.runtime.driver)
-    driver.active = property(lambda self: self._driver)  # what tests ask of it needs no device
+    if MODE == "provide":
+        driver.active = property(lambda self: self._driver)  # what tests ask of it needs no device
+    else:
+        driver.active = property(lambda self: _PRESENT)
 
 
 @pytest.fixture

@@ -178,3 +178,15 @@ def test_what_a_launch_gave_is_launched_again_and_counted() -> None:
         compiled[(1, 1, 1)](y, y, 10, 16)
     assert torch.equal(y, x + 2)
     assert [(row.kernel, row.launches) for row in takeover.summary().rows] == [("add_one", 2)]
+
+
+def test_the_text_of_a_kernel_may_be_replaced_before_and_between_launches() -> None:
+    x, y = torch.arange(10, dtype=torch.float32), torch.zeros(10)
+    template = triton.JITFunction(add_one.fn)
+    with tawa.enable(strict=True):
+        for change, expected in (("+ 5", x + 5), ("* 3", x * 3)):
+            template._unsafe_update_src(add_one.src.replace("+ 1", change))
+            template[(1,)](x, y, 10, BLOCK=16)
+            assert torch.equal(y, expected)
+        add_one[(1,)](x, y, 10, BLOCK=16)
+    assert torch.equal(y, x + 1)

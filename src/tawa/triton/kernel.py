@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import linecache
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +16,7 @@ from tawa.runtime.autotune import decorators_of
 from tawa.runtime.launch import grid_sizes
 from tawa.triton.objects import KNOBS, NotProvided, require_hopper
 from tawa.triton.preloading import request_of, specialization_data
+from tawa.triton.texts import function_of_text
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
@@ -180,19 +179,13 @@ class JITFunction(Kernel, KernelInterface):
 
     def _unsafe_update_src(self, new_src: str) -> None:
         """Be the kernel of another text, of which nothing that was compiled is kept."""
-        file = f"<text of {self.__qualname__}, {hashlib.sha256(new_src.encode()).hexdigest()}>"
-        linecache.cache[file] = (len(new_src), None, new_src.splitlines(keepends=True), file)
-        made: dict[str, Any] = {}
-        around = _filled_cells(self.fn)
-        scope = {**self.fn.__globals__, **around} if around else self.fn.__globals__
-        exec(compile(new_src, file, "exec"), scope, made)
-        made[self.fn.__name__].__module__ = self.fn.__module__
+        made = function_of_text(self.fn, new_src)
         for name in [
             n for n in vars(self) if isinstance(getattr(type(self), n, None), cached_property)
         ]:
             del self.__dict__[name]
         super().__init__(
-            made[self.fn.__name__],
+            made,
             do_not_specialize=self.do_not_specialize,
             do_not_specialize_on_alignment=self.do_not_specialize_on_alignment,
             types=self._types,
@@ -321,18 +314,6 @@ class JITFunction(Kernel, KernelInterface):
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         return super().prepared(args, kwargs, grid)
-
-
-def _filled_cells(function: Callable[..., Any]) -> dict[str, Any]:
-    """What the names of a function's surrounding functions stand for, of those that have a value.
-
-    One that is assigned after the function was decorated, or calls itself, may have none yet.
-    """
-    found: dict[str, Any] = {}
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # an empty cell
-            found[name] = cell.cell_contents
-    return found
 
 
 def _type_name(text: str) -> str:

@@ -22,6 +22,7 @@ from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
 from tawa.runtime.kinds import Kind
 from tawa.triton.ledger import REFUSED, SIMULATOR, TAWA, TRITON, Row, Summary
+from tawa.triton.texts import function_of_text, replaced_text
 
 NEVER = [float("inf")] * 3
 """The times of a configuration that cannot be run."""
@@ -63,10 +64,12 @@ class Adopted:
 
     def __init__(self, function: Any, types: Mapping[str, str] | None = None) -> None:
         self.function = function
+        self.text: Any = getattr(function, "src", None)
         self.name: str = function.__name__
+        other = replaced_text(function)
         self.kernel = AdoptedKernel(
             self,
-            function,
+            function if other is None else function_of_text(function.fn, other),
             do_not_specialize=tuple(function.do_not_specialize or ()),
             do_not_specialize_on_alignment=tuple(function.do_not_specialize_on_alignment or ()),
             types=types,
@@ -75,6 +78,10 @@ class Adopted:
         self.rows: dict[tuple[str, str], Row] = {}
         self.refused: dict[Any, str] = {}
         """Why launches of a key go to Triton."""
+
+    def stands_for(self, function: Any) -> bool:
+        """Whether it is this function's, and the function's text was not replaced since."""
+        return self.function is function and self.text is getattr(function, "src", None)
 
     def count(self, place: str, why: str = "") -> None:
         """One more launch, in the row of its place and reason."""
@@ -136,14 +143,14 @@ class Takeover:
         key = id(function) if types is None else (id(function), *types.items())
         with self._lock:
             found = self._adopted.get(key)
-            if found is None or found.function is not function:
+            if found is None or not found.stands_for(function):
                 found = self._adopted[key] = Adopted(function, types)
         return found
 
     def run(self, function: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """What stands for Triton's own `JITFunction.run`."""
         adopted = self._adopted.get(id(function))
-        if adopted is None or adopted.function is not function:
+        if adopted is None or not adopted.stands_for(function):
             adopted = self.adopted(function)
         if self._left and self.leaves(function):
             return self._left_to_triton(adopted, "left to Triton", Call(args, kwargs, grid, warmup))
