@@ -190,3 +190,10 @@ def test_the_text_of_a_kernel_may_be_replaced_before_and_between_launches() -> N
             assert torch.equal(y, expected)
         add_one[(1,)](x, y, 10, BLOCK=16)
     assert torch.equal(y, x + 1)
+
+
+def test_what_is_refused_is_an_error_of_triton_s_too() -> None:
+    with tawa.enable(strict=True), pytest.raises(triton.CompilationError) as caught:
+        refused[(1,)](torch.zeros(1), 2)
+    assert isinstance(caught.value, TawaError)
+    assert "`**` of run-time values" in str(caught.value)

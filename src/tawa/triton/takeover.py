@@ -22,6 +22,7 @@ from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
 from tawa.runtime.kinds import Kind
 from tawa.triton.ledger import REFUSED, SIMULATOR, TAWA, TRITON, Row, Summary
+from tawa.triton.refusals import as_triton
 from tawa.triton.texts import function_of_text, replaced_text
 
 NEVER = [float("inf")] * 3
@@ -205,7 +206,7 @@ class Takeover:
         why = reason(error)
         if self.strict or call.is_on_host:
             adopted.count(REFUSED, why)
-            raise error
+            raise as_triton(error)
         adopted.warn(why, error)
         try:
             adopted.refused[adopted.kernel.launch_key(call.args, call.kwargs)] = why
