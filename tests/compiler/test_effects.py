@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import ModuleOp, TensorType, i32
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
+from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.traits import MemoryEffect, Pure
@@ -15,6 +16,8 @@ from xdsl.traits import MemoryEffect, Pure
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import AREF, WarpGroup
+from tawa.aref.passes.last_iteration_peeling import shared_work
+from tawa.base.layout import accumulator
 from tawa.base.options import Options
 from tawa.base.types import shape_of
 from tawa.codegen.fragments import team_sync
@@ -22,14 +25,18 @@ from tawa.codegen.lower import TABLE
 from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.dialect import HOPPER
+from tawa.hopper.dialect.fragment import Window
 from tawa.hopper.dialect.global_memory import ScalarLoad, ScalarStore
+from tawa.hopper.dialect.types import FragType
 from tawa.hopper.emit import emit
+from tawa.hopper.passes.strips import Run
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import NotSpecialised
 from tawa.ir.effects import (
     GLOBAL,
     MEETING,
     ORDER,
+    CollectiveOfRows,
     Effects,
     effects_of,
     in_order,
@@ -40,9 +47,12 @@ from tawa.ir.effects import (
     writes,
 )
 from tawa.ir.elementwise import EW, Map
+from tawa.ir.traits import Elementwise, Lazy
+from tawa.pipeline.dependence_graph import is_lazy
 from tawa.tile.analysis.alias import may_alias
+from tawa.tile.analysis.boxes_apart import hands_boxes
 from tawa.tile.analysis.linear import linear
-from tawa.tile.dialect.ops import TILE, Arange, Load, Store
+from tawa.tile.dialect.ops import TILE, Arange, Histogram, Load, Store
 from tawa.tile.dialect.value_ops import Spreads
 
 
@@ -71,6 +81,44 @@ class Doubled(IRDLOperation):
     def __init__(self, value: SSAValue):
         (size,) = shape_of(value.type)
         super().__init__(operands=[value], result_types=[TensorType(i32, [2 * size])])
+
+
+@irdl_op_definition
+class Numbered(IRDLOperation):
+    """A tile whose elements are known from their places."""
+
+    name = "strange.numbered"
+    result = result_def(TensorType)
+    traits = traits_def(Pure(), Lazy())
+
+    def __init__(self):
+        super().__init__(result_types=[TensorType(i32, [64])])
+
+
+@irdl_op_definition
+class Halved(IRDLOperation):
+    """A function of each register by itself."""
+
+    name = "strange.halved"
+    value = operand_def(FragType)
+    result = result_def(FragType)
+    traits = traits_def(Pure(), Elementwise())
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[value.type])
+
+
+@irdl_op_definition
+class OfRows(IRDLOperation):
+    """A number a row, which each warp group finds of its own rows."""
+
+    name = "strange.of_rows"
+    value = operand_def(TensorType)
+    result = result_def(i32)
+    traits = traits_def(Pure(), CollectiveOfRows())
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[i32])
 
 
 @irdl_op_definition
@@ -269,6 +317,43 @@ def test_what_moves_elements_is_followed():
     assert (found.least, found.most) == (4, 19)
     assert linear(Map("addi", [row.result, row.result]).result) is not None
     assert linear(Map("absi", [row.result]).result) is None
+
+
+def test_lazy_ops_are_made_for_each_user():
+    """An unknown tile that costs nothing is copied to who uses it; what is read is not."""
+    module = tile_module()
+    peek, _ = strange(module)
+    tile = Numbered()
+    assert is_lazy(tile.result)
+    assert is_lazy(Map("addi", [tile.result, tile.result]).result)
+    assert not is_lazy(Doubled(Arange(0, 64).result).result)
+    assert not is_lazy(peek.results[0])
+
+
+def test_elementwise_ops_are_done_strip_by_strip():
+    """So is an unknown one, unless it says that registers need each other."""
+    layout = accumulator((64, 64), warps=4)
+    kind = FragType.of(f32, layout)
+    value = Made(result_types=[kind]).results[0]
+    run = Run(registers=layout.registers)
+    assert run.takes(Halved(value), overlapping=False)
+    assert not run.takes(Window(value, 0, layout), overlapping=False)
+
+
+def test_what_rows_share_is_no_shared_work():
+    """Groups that have their own rows do an unknown collective op each for itself, if it says so."""
+    loop = next(op for op in tile_module().walk() if isinstance(op, scf.ForOp))
+    row = Arange(0, 64).result
+    assert shared_work(OfRows(row), loop) is None
+    assert shared_work(Histogram(row, 64), loop) == "they do tile.histogram together"
+
+
+def test_boxes_are_known_by_their_descriptors():
+    """An unknown op that reads through a descriptor hands a leaf its box; through a pointer, not."""
+    kernel = next(op for op in tile_module().walk() if isinstance(op, func.FuncOp))
+    assert hands_boxes(Peek(kernel.args[0]))
+    assert not hands_boxes(Peek(kernel.args[3]))
+    assert not hands_boxes(Twice(kernel.args[5]))
 
 
 def test_order_between_two_ops():

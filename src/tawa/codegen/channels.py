@@ -70,9 +70,7 @@ def _step(g: GroupLowering, cursor: Cursor, depth: int) -> Cursor:
     return Cursor(slot, g.map("xori", cursor.phase, flip))
 
 
-def _views(
-    g: GroupLowering, op: aref.PutEnter | aref.GetEnter | aref.Views, slot: SSAValue
-) -> None:
+def _views(g: GroupLowering, op: aref.PutEnter | aref.OpensSlot, slot: SSAValue) -> None:
     create = op.ref.owner
     order = isinstance(create, aref.Create) and create.interleaved is not None
     for ring, view in zip(g.kernel.rings[op.ref].tiles, op.views, strict=True):
@@ -358,7 +356,7 @@ def _read_by_threads(view: SSAValue) -> bool:
     users = [use.operation for use in view.uses]
     return all(
         isinstance(u, aref.ViewRead | aref.WarpDot)
-        or (isinstance(u, aref.VIEW_CHANGES) and _read_by_threads(u.result))
+        or (isinstance(u, aref.ViewChange) and _read_by_threads(u.result))
         for u in users
     )
 
@@ -437,11 +435,11 @@ def _read_beside_products(g: GroupLowering, op: aref.Consumed) -> bool:
 
     def read(view: SSAValue) -> bool:
         users = [use.operation for use in view.uses]
-        changed = [user.result for user in users if isinstance(user, aref.VIEW_CHANGES)]
+        changed = [user.result for user in users if isinstance(user, aref.ViewChange)]
         alone = [user for user in users if isinstance(user, aref.ViewRead) and user.meets is None]
         return bool(alone) or any(map(read, changed))
 
-    gets = [o for o in g.group.walk() if isinstance(o, aref.GetEnter | aref.Views)]
+    gets = [o for o in g.group.walk() if isinstance(o, aref.OpensSlot)]
     return any(read(view) for get in gets if get.ref == op.ref for view in get.views)
 
 

@@ -17,6 +17,7 @@ from tawa.hopper.dialect.fragment import Coordinate, Fill, Window
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import in_order
 from tawa.ir.elementwise import Map
+from tawa.ir.traits import is_elementwise, made_anew
 from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import (
     Arange,
@@ -65,7 +66,7 @@ def _from_columns(g: GroupLowering, value: SSAValue, store: DescStore) -> bool:
         return movable and all(_from_columns(g, v, store) for v in operands)
     if isinstance(op, Splat):
         return True
-    if isinstance(op, Arange | ExpandDims | Broadcast | Map):
+    if made_anew(op) or is_elementwise(op):
         return all(_from_columns(g, v, store) for v in op.operands)
     return False
 

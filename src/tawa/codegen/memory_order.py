@@ -46,7 +46,7 @@ from tawa.hopper.dialect.sync import (
 from tawa.hopper.dialect.text import owner_condition
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.ir.affine import is_inside
-from tawa.ir.effects import GLOBAL, READ, WRITE, through
+from tawa.ir.effects import GLOBAL, MEETING, READ, WRITE, through, touches
 from tawa.tile.analysis.alias import OVERLAPS, origins, pairs
 
 Memory = frozenset[int | None]
@@ -209,7 +209,7 @@ class _RoleOrder:
     def _insert(new: list[Operation], op: Operation) -> None:
         copy_span(op, new)
         for meeting in new:
-            if isinstance(meeting, CtaSync | NamedBarrierSync):
+            if touches(meeting, MEETING):
                 meeting.attributes[ORDERS_MEMORY] = UnitAttr()
         assert op.parent is not None
         op.parent.insert_ops_before(new, op)

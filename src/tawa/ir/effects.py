@@ -161,6 +161,10 @@ class Collective(OpTrait):
     """
 
 
+class CollectiveOfRows(Collective):
+    """Each warp group does the part of its own rows, unless an operand says otherwise."""
+
+
 FRAME = (func.FuncOp, func.ReturnOp, ModuleOp)
 """What holds and ends a program; xDSL declares nothing of them."""
 

@@ -28,6 +28,7 @@ from xdsl.utils.exceptions import VerifyException
 from tawa.base.numerics import Array
 from tawa.base.types import element_of
 from tawa.ir.scalars.table import FUNCTIONS, ScalarFunction
+from tawa.ir.traits import Elementwise
 
 
 def with_element(type_: Attribute, element: Attribute) -> Attribute:
@@ -47,7 +48,7 @@ class Map(IRDLOperation):
     arguments = var_operand_def()
     result = result_def()
 
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Elementwise())
 
     def __init__(
         self,

@@ -35,6 +35,7 @@ from tawa.ir.boxes import Box
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
+from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
@@ -43,7 +44,7 @@ from tawa.partition.pointer_loads import reason_against, run_of, wanted_loads
 from tawa.partition.strided_tiles import NotStrided, Stride, Strided, StridedTiles
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.analysis.host_expressions import host_expression
-from tawa.tile.dialect.ops import Broadcast, ExpandDims, Load, MakeDesc, Splat, Trans
+from tawa.tile.dialect.ops import Load, MakeDesc, Splat, spreads
 
 PIECE = SM_90A.copy_unit
 """Bytes that addresses and strides of a tensor map are multiples of."""
@@ -105,7 +106,7 @@ def _separate(load: Load) -> None:
             made = _moved(value)
             if made is not None:
                 work.append(made)
-        elif isinstance(value.owner, Map | Splat | Broadcast | ExpandDims | Trans):
+        elif isinstance(value.owner, Operation) and is_pure(value.owner):
             of_pointers = (v for v in value.owner.operands if _points(v))
             work += of_pointers
 
@@ -164,7 +165,7 @@ def _steps(value: SSAValue, argument: SSAValue) -> list[SSAValue] | None:
         if not isinstance(op, Map) or op.function.data != "addptr":
             return None
         value, offset = op.arguments
-        while isinstance(offset.owner, Broadcast | Splat):
+        while isinstance(offset.owner, Splat) or spreads(offset.owner):
             offset = offset.owner.operands[0]
         if shape_of(offset.type):
             return None

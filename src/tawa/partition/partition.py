@@ -87,11 +87,11 @@ from tawa.tile.analysis.alias import OUT_OF_ORDER
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.analysis.waits import waiting_loop
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
     DescLoad,
     Dot,
     Load,
     Trans,
+    ViewLike,
 )
 
 ROWS_FOR_WARPS = GROUP_WARPS
@@ -199,7 +199,7 @@ def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
     while work:
         value = work.pop()
         users += users_in(value, home)
-        work += [u.operation.results[0] for u in value.uses if isinstance(u.operation, VIEW_LIKE)]
+        work += [u.operation.results[0] for u in value.uses if isinstance(u.operation, ViewLike)]
     return latest(users)
 
 

@@ -15,10 +15,10 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import users_in
 from tawa.partition.pointer_loads import slot_tile
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
     DescLoad,
     Dot,
     Load,
+    ViewLike,
 )
 
 RingLoad: TypeAlias = DescLoad | Load
@@ -59,7 +59,7 @@ def dot_uses(value: SSAValue) -> list[Dot]:
         op = use.operation
         if isinstance(op, Dot) and use.index < 2:
             found.append(op)
-        elif isinstance(op, VIEW_LIKE):
+        elif isinstance(op, ViewLike):
             found += dot_uses(op.result)
     return found
 

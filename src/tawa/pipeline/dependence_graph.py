@@ -27,19 +27,16 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.effects import GLOBAL, SLOT, TAKEN, WRITE, in_order, is_pure, only_on, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.traits import made_anew
 from tawa.machine.chips import SM_90A, Chip
 from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
-    Arange,
-    Broadcast,
     DescStore,
     Dot,
-    ExpandDims,
     Reduce,
-    Splat,
+    ViewLike,
 )
 
 ORDERED = (GLOBAL, SLOT, TAKEN)
@@ -63,10 +60,6 @@ NO_DEPTHS: Mapping[SSAValue, int] = {}
 ACCUMULATOR = 2
 """The operand of a product that it adds to."""
 
-LAZY = (Splat, Arange, Broadcast, ExpandDims)
-"""Ops whose tiles are made anew for every user: they cost next to nothing and hold no registers."""
-
-
 STORED_COLUMNS = SM_90A.panel_columns
 """Columns of a panel that a descriptor store hands to the copy engine at once."""
 
@@ -76,7 +69,9 @@ def is_lazy(value: SSAValue) -> bool:
     op = value.owner
     if not shape_of(value.type) or isinstance(value, BlockArgument):
         return False
-    return isinstance(op, LAZY) or (isinstance(op, Map) and all(is_lazy(v) for v in op.arguments))
+    if isinstance(op, Map):
+        return all(is_lazy(v) for v in op.arguments)
+    return made_anew(op) and is_pure(op)
 
 
 def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
@@ -320,7 +315,7 @@ def _companions(dot: Dot) -> set[Operation]:
     for operand in (dot.a, dot.b):
         chain: list[Operation] = []
         value: SSAValue = operand
-        while isinstance(value.owner, VIEW_LIKE) and value.has_one_use():
+        while isinstance(value.owner, ViewLike) and value.has_one_use():
             chain.append(value.owner)
             value = value.owner.value
         if isinstance(value.owner, ViewRead) and value.has_one_use():
@@ -401,14 +396,14 @@ def _registers(value: SSAValue, warps: int) -> int:
 def stays_in_memory(value: SSAValue) -> bool:
     """Whether a tile is a view of a slot that products alone read, from shared memory."""
     op = value.owner
-    if not isinstance(op, (ViewRead, *VIEW_LIKE)):
+    if not isinstance(op, (ViewRead, ViewLike)):
         return False
     source = op.view if isinstance(op, ViewRead) else op.value
     if not isinstance(op, ViewRead) and not _is_view(source):
         return False
     return all(
         (isinstance(u.operation, Dot) and u.index != ACCUMULATOR)
-        or (isinstance(u.operation, VIEW_LIKE) and stays_in_memory(u.operation.result))
+        or (isinstance(u.operation, ViewLike) and stays_in_memory(u.operation.result))
         for u in value.uses
     )
 
@@ -420,7 +415,7 @@ def _copied(dot: Dot) -> list[SSAValue]:
 
 
 def _is_view(value: SSAValue) -> bool:
-    while isinstance(value.owner, VIEW_LIKE):
+    while isinstance(value.owner, ViewLike):
         value = value.owner.value
     return isinstance(value.owner, ViewRead)
 
@@ -491,6 +486,6 @@ def _readers_before(op: Operation) -> list[Operation]:
         return []
     found = [use.operation for view in op.token.owner.views for use in view.uses]
     for reader in found:
-        if isinstance(reader, (ViewRead, *VIEW_LIKE)):
+        if isinstance(reader, (ViewRead, ViewLike)):
             found += [use.operation for use in reader.results[0].uses]
     return found

@@ -36,10 +36,10 @@ from tawa.machine.chips import SM_90A
 from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy
 from tawa.pipeline.expand import Expansion, Key, Schedule
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
     Dot,
     Reshape,
     Trans,
+    ViewLike,
 )
 
 LARGE = SM_90A.tile_elements
@@ -217,7 +217,7 @@ class _Flattening:
                 while work:
                     for use in work.pop().uses:
                         readers.add(use.operation)
-                        if isinstance(use.operation, (ViewRead, *VIEW_LIKE)):
+                        if isinstance(use.operation, (ViewRead, ViewLike)):
                             work += use.operation.results
                 if not readers & drained:
                     found.append(op)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from tawa.aref.dialect.ops import ViewRead
 from tawa.machine.chips import SM_90A
 from tawa.pipeline.dependence_graph import DependenceGraph, Edge, Node
-from tawa.tile.dialect.ops import VIEW_LIKE
+from tawa.tile.dialect.ops import ViewLike
 
 UNIT = 8
 """Cycles that the solver counts as one: it searches small numbers much faster."""
@@ -43,7 +43,7 @@ def in_units(cycles: int) -> int:
 def operand_edges(graph: DependenceGraph, node: Node) -> list[Edge]:
     """The edges to a product from the ordinary code that makes its A operand, in registers."""
     value = node.dot.a
-    while isinstance(value.owner, VIEW_LIKE):
+    while isinstance(value.owner, ViewLike):
         value = value.owner.value
     if isinstance(value.owner, ViewRead):
         return []

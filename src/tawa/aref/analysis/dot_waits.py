@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.dialect.ops import (
-    VIEW_CHANGES,
     Consumed,
     DotIssue,
     DotWait,
-    GetEnter,
-    Views,
+    OpensSlot,
+    ViewChange,
 )
 from tawa.base.spans import copy_span
 
@@ -123,25 +122,25 @@ def _reads(op: Operation, issue: DotIssue) -> bool:
     return any(v is issue.result for inner in op.walk() for v in inner.operands)
 
 
-def slots_of(issued: Sequence[DotIssue]) -> list[GetEnter | Views]:
+def slots_of(issued: Sequence[DotIssue]) -> list[OpensSlot]:
     """What gives, in the dots' own block, the slots that the dots read."""
-    found: dict[GetEnter | Views, None] = {}
+    found: dict[OpensSlot, None] = {}
     for dot in issued:
         for operand in (dot.a, dot.b):
             value = operand
-            while isinstance(value.owner, VIEW_CHANGES):
+            while isinstance(value.owner, ViewChange):
                 value = value.owner.view
             get = value.owner
-            if isinstance(get, GetEnter | Views) and get.parent is dot.parent:
+            if isinstance(get, OpensSlot) and get.parent is dot.parent:
                 found[get] = None
     return list(found)
 
 
-def _consumed_of(get: GetEnter | Views) -> list[Consumed]:
+def _consumed_of(get: OpensSlot) -> list[Consumed]:
     return [use.operation for use in get.token.uses if isinstance(use.operation, Consumed)]
 
 
-def erase_consumed(get: GetEnter | Views) -> SSAValue | None:
+def erase_consumed(get: OpensSlot) -> SSAValue | None:
     """Erase the slot's return; returns the flag that the cluster shares it."""
     shared: SSAValue | None = None
     for op in _consumed_of(get):
@@ -151,7 +150,7 @@ def erase_consumed(get: GetEnter | Views) -> SSAValue | None:
     return shared
 
 
-def move_consumed(gets: list[GetEnter | Views], wait: DotWait) -> None:
+def move_consumed(gets: list[OpensSlot], wait: DotWait) -> None:
     """Return slots only after the wait, naming wgmma, where nothing reads them later."""
     block = wait.parent
     assert block is not None

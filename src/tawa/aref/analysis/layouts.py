@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import f32
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
@@ -26,7 +26,6 @@ from tawa.aref.dialect.ops import (
     LanePartials,
     Stage,
     StoreInto,
-    Unset,
     ViewRead,
     WarpDot,
     WarpGroup,
@@ -36,11 +35,11 @@ from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.traits import is_constant, made_anew
 from tawa.machine.chips import SM_90A
 from tawa.machine.instructions import LONG
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run, fastest
 from tawa.tile.dialect.ops import (
-    Arange,
     ArgReduce,
     Asm,
     AsmEffect,
@@ -57,7 +56,6 @@ from tawa.tile.dialect.ops import (
     Reshape,
     Scan,
     ScanWith,
-    Splat,
     Split,
     Store,
     Trans,
@@ -65,8 +63,6 @@ from tawa.tile.dialect.ops import (
 
 LEAST_COPY = SM_90A.least_async_copy
 """Bytes that an asynchronous copy moves at least."""
-
-LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
 
 WORD = SM_90A.word
 """Bytes of a register, and of a bank of shared memory."""
@@ -294,9 +290,10 @@ class Layouts:
         """Whether the value is made anew in any layout that is asked for."""
         if value not in self._lazy:
             op = value.owner
-            self._lazy[value] = isinstance(op, LAZY) or (
-                isinstance(op, Map | Trans) and all(self.lazy(v) for v in op.operands)
-            )
+            if isinstance(op, Map | Trans):
+                self._lazy[value] = all(self.lazy(v) for v in op.operands)
+            else:
+                self._lazy[value] = made_anew(op) or is_constant(op)
         return self._lazy[value]
 
     def work(self, value: SSAValue) -> float:

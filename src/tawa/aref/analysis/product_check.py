@@ -9,8 +9,8 @@ from tawa.aref.analysis.slots import swizzle_for
 from tawa.base.types import byte_size, element_of, f32, shape_of
 from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
     Dot,
+    ViewLike,
 )
 
 
@@ -47,7 +47,7 @@ def product_obstacle(dot: Dot, warps: int, target: Chip, *, by_columns: bool = F
 
 def _last(value: SSAValue, outer: int) -> int:
     """The contiguous extent of an operand as it lies in shared memory."""
-    while isinstance(value.owner, VIEW_LIKE):
+    while isinstance(value.owner, ViewLike):
         value = value.owner.value
     return shape_of(value.type)[-1] if shape_of(value.type) else outer
 

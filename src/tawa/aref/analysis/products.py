@@ -20,7 +20,7 @@ from tawa.aref.dialect.ops import (
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.loops import passed_to, terminator
 from tawa.machine.chips import SM_90A
-from tawa.tile.dialect.ops import VIEW_LIKE, Dot, ExtractSlice, Reshape, Trans
+from tawa.tile.dialect.ops import Dot, ExtractSlice, Reshape, Trans, ViewLike
 
 EITHER_WAY = SM_90A.either_way_bytes
 """Bytes of the elements that may be contiguous along either dimension."""
@@ -32,7 +32,7 @@ def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
     if isinstance(owner, ViewRead):
         return owner.view
     block = before.parent
-    if block is None or not isinstance(owner, VIEW_LIKE) or not _keeps_memory(owner):
+    if block is None or not isinstance(owner, ViewLike) or not _keeps_memory(owner):
         return None
     source = view_of(owner.value, before)
     if source is None:
@@ -43,32 +43,31 @@ def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
     return new.result
 
 
-def _changed(
-    op: Trans | Reshape | ExtractSlice, view: SSAValue
-) -> ViewTrans | ViewReshape | ViewSlice:
+def _changed(op: ViewLike, view: SSAValue) -> ViewTrans | ViewReshape | ViewSlice:
     """The op that changes a view as `op` changes the tile."""
     if isinstance(op, Trans):
         return ViewTrans(view)
     if isinstance(op, Reshape):
         return ViewReshape(view, _tile(op.result))
+    assert isinstance(op, ExtractSlice)
     return ViewSlice(view, op.offsets, _tile(op.result))
 
 
 def is_view(value: SSAValue) -> bool:
     """Whether `view_of` finds a view."""
     owner = value.owner
-    if isinstance(owner, VIEW_LIKE) and _keeps_memory(owner):
+    if isinstance(owner, ViewLike) and _keeps_memory(owner):
         return is_view(owner.value)
     return isinstance(owner, ViewRead)
 
 
-def _keeps_memory(op: Trans | Reshape | ExtractSlice) -> bool:
+def _keeps_memory(op: ViewLike) -> bool:
     """Whether what an op makes of a slot's tile can be read where that lies."""
     if isinstance(op, Trans):
         return op.permutation == (1, 0)
     if isinstance(op, Reshape):
         return _keeps_rows(op)
-    if not is_loaded(op.value):
+    if not isinstance(op, ExtractSlice) or not is_loaded(op.value):
         return False
     return group_pitch(shape_of(op.value.type), shape_of(op.result.type)) is not None
 
@@ -152,7 +151,7 @@ def needs_transpose(dot: Dot, index: int) -> bool:
     if byte_size(element_of(value.type)) == EITHER_WAY or not is_view(value):
         return False
     turned = False
-    while isinstance(value.owner, VIEW_LIKE):
+    while isinstance(value.owner, ViewLike):
         turned ^= isinstance(value.owner, Trans)
         value = value.owner.value
     return turned == (index == 0)

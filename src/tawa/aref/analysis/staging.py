@@ -5,10 +5,10 @@ from __future__ import annotations
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import (
-    VIEW_CHANGES,
     DotIssue,
     DotWait,
     Stage,
+    ViewChange,
     ViewRead,
     WarpDot,
     WarpGroup,
@@ -18,10 +18,10 @@ from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
     Load,
     Splat,
     Trans,
+    ViewLike,
 )
 
 
@@ -89,7 +89,7 @@ def _is_over(earlier: Stage, later: Stage) -> bool:
     readers, views = list[Operation](), [earlier.view]
     while views:
         for use in views.pop().uses:
-            if isinstance(use.operation, VIEW_CHANGES):
+            if isinstance(use.operation, ViewChange):
                 views.append(use.operation.results[0])
             else:
                 readers.append(use.operation)
@@ -161,7 +161,7 @@ def turned(value: SSAValue, before: Operation) -> SSAValue:
 
 def drop_unread(group: WarpGroup) -> None:
     """Remove reads, transposes and reshapes that nothing uses any more."""
-    tiles = (ViewRead, *VIEW_LIKE, Splat)
+    tiles = (ViewRead, ViewLike, Splat)
     for op in reversed([op for op in group.walk() if isinstance(op, tiles)]):
         if op.results[0].first_use is None:
             op.detach()

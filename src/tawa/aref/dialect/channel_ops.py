@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from xdsl.dialects.builtin import (
     ArrayAttr,
@@ -147,6 +147,23 @@ class Advance(ArefOp):
         super().__init__(operands=[ref, count, cursor], result_types=[CursorType()])
 
 
+class OpensSlot(ArefOp):
+    """Gives the views of a slot that this group has."""
+
+    if TYPE_CHECKING:  # each op defines them: operands or results
+        ref: SSAValue
+        token: SSAValue
+        views: Sequence[SSAValue]
+
+
+class ViewChange(ArefOp):
+    """Gives another view of the same memory; no data moves."""
+
+    if TYPE_CHECKING:  # each op defines them
+        view: SSAValue
+        result: SSAValue
+
+
 class _Enter(ArefOp):
     """Wait for a slot's state and give its views and its token."""
 
@@ -179,7 +196,7 @@ class PutEnter(_Enter):
 
 
 @irdl_op_definition
-class GetEnter(_Enter):
+class GetEnter(_Enter, OpensSlot):
     """Wait until the slot is full; its views may be read until `consumed`.
 
     `boxed`: where it holds, the copy engine has filled all of the slot, and no thread any of it.
@@ -203,7 +220,7 @@ class GetEnter(_Enter):
 
 
 @irdl_op_definition
-class Views(ArefOp):
+class Views(OpensSlot):
     """The views of a slot that this group has entered and not returned."""
 
     name: ClassVar[str] = "aref.views"
@@ -430,7 +447,7 @@ class StoreInto(ArefOp):
 
 
 @irdl_op_definition
-class ViewTrans(ArefOp):
+class ViewTrans(ViewChange):
     """The view with its two dimensions exchanged; no data moves."""
 
     name: ClassVar[str] = "aref.view_trans"
@@ -449,7 +466,7 @@ class ViewTrans(ArefOp):
 
 
 @irdl_op_definition
-class ViewReshape(ArefOp):
+class ViewReshape(ViewChange):
     """The view without dimensions of extent 1, or as a matrix of its rows; no data moves."""
 
     name: ClassVar[str] = "aref.view_reshape"
@@ -472,7 +489,7 @@ class ViewReshape(ArefOp):
 
 
 @irdl_op_definition
-class ViewSlice(ArefOp):
+class ViewSlice(ViewChange):
     """A window of the view, from `offsets` on, with whole rows; no data moves."""
 
     name: ClassVar[str] = "aref.view_slice"
@@ -491,10 +508,6 @@ class ViewSlice(ArefOp):
         whole, window = (t.tile.get_shape() for t in (self.view.type, self.result.type))
         if len(whole) != len(window) or len(self.offsets) != len(window) or whole[-1] != window[-1]:
             raise VerifyException("a window has the view's rank and its last dimension")
-
-
-VIEW_CHANGES = (ViewTrans, ViewReshape, ViewSlice)
-"""Ops that give another view of the same memory."""
 
 
 @irdl_op_definition

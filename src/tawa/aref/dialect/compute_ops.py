@@ -33,12 +33,13 @@ from tawa.ir.effects import (
     PRODUCTS,
     REGISTERS,
     SLOT,
-    Collective,
+    CollectiveOfRows,
     Effects,
     makes,
     reads,
     writes,
 )
+from tawa.ir.traits import Lazy
 
 
 @irdl_op_definition
@@ -47,7 +48,7 @@ class Unset(ArefOp):
 
     name: ClassVar[str] = "aref.unset"
     result: SSAValue = result_def(base(TensorType))
-    traits = traits_def(Effects(makes(REGISTERS, "result")))
+    traits = traits_def(Effects(makes(REGISTERS, "result")), Lazy())
     # Not pure: each stands for registers of its own.
     assembly_format = "attr-dict `:` type($result)"
 
@@ -190,7 +191,7 @@ class Any(ArefOp):
     name: ClassVar[str] = "aref.any"
     value: SSAValue = operand_def(base(TensorType))
     result: SSAValue = result_def(i1)
-    traits = traits_def(Pure(), Collective())
+    traits = traits_def(Pure(), CollectiveOfRows())
     assembly_format = "$value attr-dict `:` type($value)"
 
     def __init__(self, value: SSAValue):
@@ -218,7 +219,7 @@ class AnyAbove(ArefOp):
     axis: IntegerAttr = prop_def(IntegerAttr)
     unsure: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(i1)
-    traits = traits_def(Pure(), Collective())
+    traits = traits_def(Pure(), CollectiveOfRows())
     assembly_format = (
         "$value `,` $bound (`times` $scale^)? `axis` $axis (`unsure` $unsure^)? attr-dict `:` "
         "type($value) `,` type($bound)"

@@ -22,17 +22,17 @@ from tawa.aref.analysis.products import from_registers, is_view, is_window, need
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.analysis.staging import drop_unread, runs_down, staged, turned
 from tawa.aref.dialect.ops import (
-    VIEW_CHANGES,
     Consumed,
     Create,
     DotIssue,
     DotWait,
     GetEnter,
     NoToken,
+    OpensSlot,
     Restage,
     Stage,
     Unset,
-    Views,
+    ViewChange,
     ViewTrans,
     WarpGroup,
     ZeroUnless,
@@ -222,7 +222,7 @@ class AsyncDots:
         slots = sum(slot_bytes(get.ref) for get in block.ops if isinstance(get, GetEnter))
         return 2 * copies + slots <= self.options.machine.shared_bytes
 
-    def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter | Views]) -> None:
+    def _drain_inside(self, block: Block, end: Operation, gets: list[OpensSlot]) -> None:
         last = terminator(block)
         values = [v for v in last.operands if isinstance(v.owner, DotIssue)]
         wait = DotWait(0, values)
@@ -239,7 +239,7 @@ class AsyncDots:
         self,
         loop: scf.ForOp,
         end: Operation,
-        gets: list[GetEnter | Views],
+        gets: list[OpensSlot],
         depth: int,
         products: int,
     ) -> scf.ForOp:
@@ -357,9 +357,9 @@ def _has_pairs(value: SSAValue) -> bool:
 
 def _is_interleaved(view: SSAValue) -> bool:
     """Whether K lies in the order in which registers have it."""
-    while isinstance(view.owner, VIEW_CHANGES):
+    while isinstance(view.owner, ViewChange):
         view = view.owner.view
-    if isinstance(view.owner, GetEnter | Views):
+    if isinstance(view.owner, OpensSlot):
         create = view.owner.ref.owner
         return isinstance(create, Create) and create.interleaved is not None
     return isinstance(view.owner, Restage) and view.owner.interleaved is not None

@@ -32,8 +32,6 @@ from xdsl.transforms.dead_code_elimination import dce
 from tawa.aref.analysis.products import from_products
 from tawa.aref.analysis.row_numbers import at_edge
 from tawa.aref.dialect.ops import (
-    Any,
-    AnyAbove,
     Consumed,
     Create,
     EdgeRow,
@@ -46,24 +44,20 @@ from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import GroupsEndApart, GroupsEndTogether
-from tawa.ir.effects import SLOT, TAKEN, Collective, only_on
+from tawa.ir.effects import SLOT, TAKEN, Collective, CollectiveOfRows, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import (
-    VIEW_LIKE,
     Dot,
     Reduce,
     RowEnds,
+    ViewLike,
 )
 
 LEFT_OUT = "aref.left_out"
 """Marks the loops that return the slots of an iteration that was left out."""
-
-BY_WARPS = (Dot, Reduce, Any, AnyAbove)
-"""Collective ops of which each warp group does its own rows' part, unless `_shared_work` says why
-not."""
 
 
 @dataclass(frozen=True)
@@ -124,13 +118,13 @@ def obstacle(group: WarpGroup, loop: scf.ForOp, rows: int) -> str | None:
     for value in terminator(loop.body.block).operands:
         if shape_of(value.type)[:1] != (rows,) or not from_products(value):
             return "it carries more than rows of products"
-    found = (_shared_work(op, loop) for op in loop.body.block.walk())
+    found = (shared_work(op, loop) for op in loop.body.block.walk())
     return next((why for why in found if why is not None), None)
 
 
-def _shared_work(op: Operation, loop: scf.ForOp) -> str | None:
+def shared_work(op: Operation, loop: scf.ForOp) -> str | None:
     """What the groups of a team do together in an op of a loop; None if nothing."""
-    together = op.has_trait(Collective) and not isinstance(op, BY_WARPS)
+    together = op.has_trait(Collective) and not op.has_trait(CollectiveOfRows)
     if together or (not op.regions and not only_on(op, (SLOT, TAKEN))):
         return f"they do {op.name} together"
     if isinstance(op, Reduce) and op.axis.value.data == 0:
@@ -152,7 +146,7 @@ def _one(loop: scf.ForOp) -> IntegerAttr:
 
 def _from_registers(value: SSAValue) -> bool:
     """Whether an operand of a product is computed, not read in a slot."""
-    while isinstance(value.owner, VIEW_LIKE):
+    while isinstance(value.owner, ViewLike):
         value = value.owner.value
     return not isinstance(value.owner, ViewRead)
 

@@ -20,11 +20,11 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import (
-    VIEW_CHANGES,
     Any,
     AnyAbove,
     DotIssue,
-    GetEnter,
+    OpensSlot,
+    ViewChange,
     ViewRead,
     Views,
     WarpGroup,
@@ -96,14 +96,14 @@ def _move(op: Operation, before: Operation) -> None:
     before.parent.insert_op_before(op, before)
 
 
-def _slot_of(view: SSAValue) -> GetEnter | Views | None:
+def _slot_of(view: SSAValue) -> OpensSlot | None:
     """What gives a slot's views; None for a view of something else."""
-    while isinstance(view.owner, VIEW_CHANGES):
+    while isinstance(view.owner, ViewChange):
         view = view.owner.view
-    return view.owner if isinstance(view.owner, GetEnter | Views) else None
+    return view.owner if isinstance(view.owner, OpensSlot) else None
 
 
-def _multiplied(slot: GetEnter | Views) -> bool:
+def _multiplied(slot: OpensSlot) -> bool:
     """Whether products may read the slot, whose end is then what it is returned after."""
     if isinstance(slot, Views):
         return True  # others have views of it, too
@@ -112,7 +112,7 @@ def _multiplied(slot: GetEnter | Views) -> bool:
         for use in work.pop().uses:
             if isinstance(use.operation, DotIssue):
                 return True
-            if isinstance(use.operation, VIEW_CHANGES):
+            if isinstance(use.operation, ViewChange):
                 work.append(use.operation.result)
     return False
 

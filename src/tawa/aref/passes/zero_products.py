@@ -25,7 +25,7 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, SCHEDULED, TIDY
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
-from tawa.tile.dialect.ops import Broadcast, ExpandDims, Splat
+from tawa.tile.dialect.ops import Splat, spreads
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ def _is_bounded(value: SSAValue) -> bool:
     constant = constant_of(value)
     if constant is not None:
         return 0 <= constant < math.inf
-    if isinstance(op, Broadcast | ExpandDims):
-        return _is_bounded(op.value)
+    if spreads(op):
+        return _is_bounded(op.operands[0])
     if isinstance(op, scf.IfOp):
         at = op.results.index(value)
         return all(_is_bounded(terminator(r.block).operands[at]) for r in op.regions)

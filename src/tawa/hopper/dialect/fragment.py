@@ -29,6 +29,7 @@ from tawa.hopper.dialect.text import Writer, c_type, register_coordinate, thread
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import REGISTERS, VOTE, Effects, makes, writes
 from tawa.ir.scalars.table import FUNCTIONS
+from tawa.ir.traits import Elementwise, Free
 
 
 def layout_of(value: SSAValue) -> Layout:
@@ -44,7 +45,7 @@ class Fill(HopperOp):
     name: ClassVar[str] = "hopper.fill"
     scalar: SSAValue = operand_def()
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Pure())
+    traits = traits_def(Elementwise(), Pure())
     assembly_format = "$scalar attr-dict `:` type($scalar) `->` type($value)"
 
     def __init__(self, scalar: SSAValue, type_: FragType):
@@ -69,7 +70,7 @@ class Coordinate(HopperOp):
     dim: IntegerAttr = prop_def(Number)
     start: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Pure())
+    traits = traits_def(Elementwise(), Pure())
     assembly_format = "$dim `from` $start attr-dict `:` type($value)"
 
     def __init__(self, dim: int, start: int, layout: Layout):
@@ -171,7 +172,7 @@ class Anchored(HopperOp):
     anchor = prop_def(DenseArrayBase)
     distance = prop_def(DenseArrayBase)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Pure())
+    traits = traits_def(Elementwise(), Pure())
 
     def __init__(self, operand: SSAValue, anchor: Sequence[int], distance: Sequence[int]):
         super().__init__(
@@ -241,7 +242,7 @@ class Relabel(HopperOp):
     name: ClassVar[str] = "hopper.relabel"
     operand: SSAValue = operand_def(FragType)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Pure())
+    traits = traits_def(Free(), Elementwise(), Pure())
     assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
 
     def __init__(self, operand: SSAValue, layout: Layout):
@@ -272,7 +273,7 @@ class Window(HopperOp):
     operand: SSAValue = operand_def(FragType)
     first_register: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Pure())
+    traits = traits_def(Free(), Pure())
     assembly_format = (
         "$operand `from` $first_register attr-dict `:` type($operand) `->` type($value)"
     )
@@ -309,7 +310,7 @@ class Undefined(HopperOp):
 
     name: ClassVar[str] = "hopper.undefined"
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Effects(makes(REGISTERS, "value")))
+    traits = traits_def(Free(), Effects(makes(REGISTERS, "value")))
     assembly_format = "attr-dict `:` type($value)"
 
     def __init__(self, type_: FragType):

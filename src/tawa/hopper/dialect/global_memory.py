@@ -28,6 +28,7 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import GLOBAL, ORDER, Effects, reads, writes
+from tawa.ir.traits import Elementwise
 
 PLAIN = Manner()
 
@@ -52,7 +53,9 @@ class GlobalLoad(HopperOp):
     cache: StringAttr | None = opt_prop_def(StringAttr)
     eviction: StringAttr | None = opt_prop_def(StringAttr)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Effects(reads(GLOBAL, "pointers"), writes(ORDER).if_set("volatile")))
+    traits = traits_def(
+        Elementwise(), Effects(reads(GLOBAL, "pointers"), writes(ORDER).if_set("volatile"))
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -266,7 +269,7 @@ class GlobalStore(HopperOp):
     mask_run: IntegerAttr | None = opt_prop_def(Number)
     cache: StringAttr | None = opt_prop_def(StringAttr)
     eviction: StringAttr | None = opt_prop_def(StringAttr)
-    traits = traits_def(Effects(writes(GLOBAL, "pointers")))
+    traits = traits_def(Elementwise(), Effects(writes(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(

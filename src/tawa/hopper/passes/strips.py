@@ -24,19 +24,18 @@ from xdsl.traits import Pure
 
 from tawa.base.options import Options
 from tawa.base.types import byte_size, element_of
-from tawa.hopper.dialect.fragment import Anchored, Coordinate, Fill, Relabel, layout_of
+from tawa.hopper.dialect.fragment import Anchored, Fill, Relabel, layout_of
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.structure import Role
 from tawa.hopper.dialect.text import STRIPS
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.contracts import Contract
-from tawa.ir.effects import is_terminator
+from tawa.ir.effects import is_pure, is_terminator
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import LOWERED
+from tawa.ir.traits import is_elementwise
 
-REGISTER_BY_REGISTER = (Map, Fill, Coordinate, Relabel, Anchored, GlobalLoad, GlobalStore)
-"""Ops of which one register of the result needs that register of the operands alone."""
 LEAST_WIDTH = 4
 """Registers of a strip: instructions that do not wait for each other, beside other warps'."""
 LEAST_OPS = 4
@@ -98,7 +97,7 @@ class Run:
 
     def takes(self, op: Operation, *, overlapping: bool) -> bool:
         """Whether an op may be one of the run: no store may change places with another's."""
-        if not isinstance(op, REGISTER_BY_REGISTER) or registers_of(op) != self.registers:
+        if not is_elementwise(op) or registers_of(op) != self.registers:
             return False
         if isinstance(op, Anchored):
             return all(a <= i for i, a in enumerate(op.anchors))
@@ -228,9 +227,9 @@ def are_equal(one: SSAValue, other: SSAValue) -> bool:
     first, second = one.owner, other.owner
     if one is other:
         return True
-    if not isinstance(first, REGISTER_BY_REGISTER) or not isinstance(second, type(first)):
+    if not is_elementwise(first) or not isinstance(second, type(first)):
         return False
-    if isinstance(first, GlobalLoad | GlobalStore) or one.type != other.type:
+    if not is_pure(first) or one.type != other.type:
         return False
     pairs = zip(first.operands, second.operands, strict=True)
     return first.properties == second.properties and all(are_equal(a, b) for a, b in pairs)

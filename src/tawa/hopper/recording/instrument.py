@@ -21,7 +21,7 @@ from tawa.base.kernel_spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
 from tawa.base.spans import span_of
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
-from tawa.hopper.dialect.fragment import ReduceRegisters, Relabel, Undefined, Window
+from tawa.hopper.dialect.fragment import ReduceRegisters
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.dialect.memory import BulkCommit, BulkWait, BulkWaitRead, TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import OneThread, Role
@@ -43,8 +43,9 @@ from tawa.hopper.dialect.trace import (
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.recording.detail import Place, Plan, thinned
 from tawa.hopper.recording.recorder_registers import shift_registers, threads_of
-from tawa.ir.effects import GLOBAL, touches
+from tawa.ir.effects import GLOBAL, is_terminator, touches
 from tawa.ir.elementwise import Map
+from tawa.ir.traits import is_free
 from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 
@@ -70,9 +71,6 @@ KINDS: dict[type[Operation], str] = {
 
 RUNS = ("copy issue", "store issue")
 """Kinds of which several in a row are one activity."""
-
-FREE = (Relabel, Undefined, Window, scf.YieldOp, scf.ConditionOp)
-"""Ops on fragments that cost nothing."""
 
 MOVES = ("copy", "fill", "rearrange", "pack_operand")
 """Functions that are mostly renamings of registers."""
@@ -361,7 +359,7 @@ def _matters(op: Operation) -> bool:
 
 
 def _is_work(op: Operation) -> bool:
-    if isinstance(op, FREE):
+    if is_free(op) or is_terminator(op):
         return False
     values = (*op.operands, *op.results)
     memory = not op.regions and touches(op, GLOBAL)

@@ -12,13 +12,10 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
-from tawa.hopper.dialect.fragment import Anchored, Rearrange, Relabel
+from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.simulate.timing.code import COPY, COPY_ARRIVE, Code
 from tawa.simulate.timing.work import Work, registers
-
-PASSING = (Map, Relabel, Rearrange, Anchored)
-"""Ops that an address or a mask goes through on its way to a copy."""
 
 
 def copied_together(value: SSAValue) -> int:
@@ -33,7 +30,7 @@ def copied_together(value: SSAValue) -> int:
             op = use.operation
             if isinstance(op, CopyAsync):
                 found = max(found, op.vector.value.data)
-            elif isinstance(op, PASSING):
+            elif is_pure(op):  # an address or a mask goes through it
                 work += op.results
             elif not isinstance(op, scf.YieldOp):
                 return 1

@@ -12,19 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import IsTerminator, Pure
 
-from tawa.base.types import shape_of
+from tawa.base.types import DescType, shape_of
+from tawa.ir.effects import GLOBAL, is_pure, is_terminator, through
 from tawa.ir.elementwise import Map
 from tawa.tile.dialect import compute_ops as compute
 from tawa.tile.dialect import value_ops as values
 
 EQUAL = -1
 """In place of a dimension: both values are the same."""
-PLACES = "tile.desc_load", "tile.desc_store"
-"""Ops by which a leaf's own program gets and gives tiles: whole ones."""
 
 
 class Apart(Exception):
@@ -53,21 +52,26 @@ def _blocks(one: Block, other: Block) -> None:
 
 
 def _op(small: Operation, large: Operation) -> None:
-    if small.name in PLACES or large.has_trait(IsTerminator) or large.name == "func.func":
+    if hands_boxes(small) or is_terminator(large) or isinstance(large, func.FuncOp):
         return
     if small.properties != large.properties:
         raise Apart(large, "a number follows from how many elements the tiles have")
     given = [_dim(a, b, large) for a, b in zip(small.operands, large.operands, strict=True)]
     made = [_dim(a, b, large) for a, b in zip(small.results, large.results, strict=True)]
-    if large.name.startswith("scf."):
+    if isinstance(large, scf.ForOp | scf.IfOp | scf.WhileOp):
         return  # values are handed on as they are: what makes them is looked at
-    if not large.has_trait(Pure):
+    if not is_pure(large):
         raise Apart(large, f"`{large.name}` does more than make a value")
     if all(d == EQUAL for d in (*given, *made)):
         return
     rule = _RULES.get(type(large))
     if rule is None or not all(rule(small, large, given, d) for d in made):
         raise Apart(large, f"`{large.name}` combines elements of different boxes")
+
+
+def hands_boxes(op: Operation) -> bool:
+    """Whether a leaf's own program gets or gives a tile by an op: a whole one."""
+    return any(v is not None and isinstance(v.type, DescType) for v in through(op, GLOBAL))
 
 
 def _dim(small: SSAValue, large: SSAValue, op: Operation) -> int:

@@ -20,7 +20,7 @@ from xdsl.traits import Pure
 
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, f16, f32, f64, i8, i32, shape_of
-from tawa.ir.effects import Collective
+from tawa.ir.effects import Collective, CollectiveOfRows
 from tawa.tile.dialect import arithmetic
 from tawa.tile.dialect.value_ops import I32Attr, Tensor, TileOp, require, tensor_type
 
@@ -54,7 +54,7 @@ class Dot(TileOp):
     acc = operand_def(T)
     precision = opt_prop_def(StringAttr)
     result = result_def(T)
-    traits = traits_def(Pure(), Collective())
+    traits = traits_def(Pure(), CollectiveOfRows())
     assembly_format = (
         "$a `,` $b `,` $acc (`precision` $precision^)? attr-dict "
         "`:` type($a) `,` type($b) `->` type($result)"
@@ -112,7 +112,7 @@ class Reduce(TileOp):
     axis = prop_def(I32Attr)
     kind = prop_def(StringAttr)
     result = result_def()
-    traits = traits_def(Pure(), Collective())
+    traits = traits_def(Pure(), CollectiveOfRows())
     assembly_format = "$kind $value `axis` $axis attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, axis: int, kind: str) -> None:

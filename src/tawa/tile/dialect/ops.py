@@ -54,7 +54,6 @@ from tawa.tile.dialect.memory_ops import (
 )
 from tawa.tile.dialect.value_ops import (
     VALUE_OPS,
-    VIEW_LIKE,
     Arange,
     Broadcast,
     Cat,
@@ -69,13 +68,14 @@ from tawa.tile.dialect.value_ops import (
     Split,
     TileOp,
     Trans,
+    ViewLike,
     spreads,
     tensor_type,
 )
 
 __all__ = [
     "ATOMIC_KINDS", "EVICTION_POLICIES", "LOAD_MODIFIERS", "MEMORY_ORDERS", "PRECISIONS",
-    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "SUMS", "TILE", "VIEW_LIKE",
+    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "SUMS", "TILE", "ViewLike",
     "Arange", "ArgReduce",
     "Asm", "AsmEffect", "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat",
     "DescBase", "DescLoad", "DescSize", "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, TypeGuard
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 import numpy as np
 from xdsl.dialects import scf
@@ -38,6 +38,7 @@ from xdsl.utils.exceptions import VerifyException
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, i32, shape_of
 from tawa.ir.effects import HINT, Collective, Effects, writes
+from tawa.ir.traits import Lazy
 
 I32Attr = IntegerAttr.constr(EqAttrConstraint(i32))
 I64List = DenseArrayBase.constr(i64_attr)
@@ -66,6 +67,14 @@ def spreads(op: object) -> TypeGuard[Operation]:
 
 class TileOp(IRDLOperation):
     """Base of the tile level's ops."""
+
+
+class ViewLike(TileOp):
+    """Its result may be a view of its operand, wherever that lies."""
+
+    if TYPE_CHECKING:  # each op defines them
+        value: SSAValue
+        result: SSAValue
 
 
 @irdl_op_definition
@@ -112,7 +121,7 @@ class Arange(TileOp):
     start = prop_def(I32Attr)
     end = prop_def(I32Attr)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Lazy())
     assembly_format = "$start `to` $end attr-dict `:` type($result)"
 
     def __init__(self, start: int, end: int) -> None:
@@ -139,7 +148,7 @@ class Splat(TileOp):
     name = "tile.splat"
     value = operand_def()
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Lazy())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, shape: Sequence[int]) -> None:
@@ -163,7 +172,7 @@ class Broadcast(TileOp):
     name = "tile.broadcast"
     value = operand_def(Tensor)
     result = result_def(Tensor)
-    traits = traits_def(Pure(), Spreads())
+    traits = traits_def(Pure(), Spreads(), Lazy())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, shape: Sequence[int]) -> None:
@@ -193,7 +202,7 @@ class ExpandDims(TileOp):
     value = operand_def(Tensor)
     axis = prop_def(I32Attr)
     result = result_def(Tensor)
-    traits = traits_def(Pure(), Spreads())
+    traits = traits_def(Pure(), Spreads(), Lazy())
     assembly_format = "$value `axis` $axis attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, axis: int) -> None:
@@ -222,7 +231,7 @@ class ExpandDims(TileOp):
 
 
 @irdl_op_definition
-class Reshape(TileOp):
+class Reshape(ViewLike):
     """The same elements in row-major order under another shape."""
 
     name = "tile.reshape"
@@ -251,7 +260,7 @@ class Reshape(TileOp):
 
 
 @irdl_op_definition
-class Trans(TileOp):
+class Trans(ViewLike):
     """Permute dimensions: dimension i of the result is dimension `order[i]` of the operand."""
 
     name = "tile.trans"
@@ -288,7 +297,7 @@ class Trans(TileOp):
 
 
 @irdl_op_definition
-class ExtractSlice(TileOp):
+class ExtractSlice(ViewLike):
     """The elements of a window: from `offsets` on, as many along each dimension as the result has.
 
     A window that leaves the operand is an error of the program; its elements are not specified.
@@ -325,10 +334,6 @@ class ExtractSlice(TileOp):
             if not 0 <= start <= extent - size:
                 raise IndexError(f"a window from {start} to {start + size} of {extent} elements")
         return value[tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
-
-
-VIEW_LIKE = (Trans, Reshape, ExtractSlice)
-"""Ops whose result may be a view of their first operand, wherever that lies."""
 
 
 @irdl_op_definition

@@ -27,7 +27,8 @@ from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import MasksGuarded
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.tile.dialect.ops import Arange, Splat, spreads
+from tawa.ir.traits import is_elementwise, made_anew
+from tawa.tile.dialect.ops import Splat, spreads
 from tawa.tile.passes.simplify import simplify
 from tawa.tile.passes.split_loops import Before, MaskedLoop, runs_on
 
@@ -75,7 +76,7 @@ def _arithmetic(value: SSAValue, block: Block) -> list[Operation]:
     while work:
         op = work.pop().owner
         is_made = isinstance(op, Operation) and op.parent is block and op not in found
-        if is_made and (isinstance(op, Map | Arange | Splat) or spreads(op)):
+        if is_made and (is_elementwise(op) or made_anew(op) or spreads(op)):
             found.add(op)
             work += op.operands
     return [op for op in block.ops if op in found]

@@ -28,7 +28,7 @@ from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat, Store
+from tawa.tile.dialect.ops import Dot, Reduce, Splat, Store, spreads
 from tawa.tile.passes.fold import constant_of
 
 
@@ -80,7 +80,7 @@ def _conjuncts(mask: SSAValue) -> Iterator[SSAValue]:
     if isinstance(owner, Map) and owner.function.data == "andi":
         for part in owner.arguments:
             yield from _conjuncts(part)
-    elif isinstance(owner, Broadcast | ExpandDims):
+    elif spreads(owner):
         yield from _conjuncts(owner.operands[0])
     elif isinstance(owner, Splat):
         yield from _conjuncts(owner.value)
