@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType, f32, i32
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
-from xdsl.traits import MemoryEffect, Pure
+from xdsl.traits import MemoryEffect, Pure, get_effects
 
 import tawa
 import tawa.language as tl
@@ -33,9 +33,13 @@ from tawa.hopper.passes.strips import Run
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import NotSpecialised
 from tawa.ir.effects import (
+    FRAME,
     GLOBAL,
     MEETING,
     ORDER,
+    READ,
+    SHARED,
+    WRITE,
     CollectiveOfRows,
     Effects,
     effects_of,
@@ -44,6 +48,7 @@ from tawa.ir.effects import (
     may_drop,
     only_reads,
     reads,
+    touches,
     writes,
 )
 from tawa.ir.elementwise import EW, Map
@@ -377,6 +382,24 @@ def test_what_declares_nothing_may_do_anything():
     assert not (is_pure(op))
     assert not (only_reads(op))
     assert not (may_drop(op))
+
+
+def test_effects_are_those_of_the_traits(monkeypatch: pytest.MonkeyPatch):
+    """What is remembered of a class says the same of each op as asking all its traits."""
+    module = tile_module()
+    strange(module)
+    tile, aref, hopper, _ = levels(module, monkeypatch)
+    ops = [op for m in (tile, aref, hopper) for op in m.walk() if not isinstance(op, FRAME)]
+    assert len({type(op) for op in ops}) > 40
+    for op in [*ops, Silent(), Meet()]:
+        found = get_effects(op)
+        assert effects_of(op) == (None if found is None else frozenset(found)), op.name
+        for resource in (GLOBAL, SHARED, ORDER):
+            for kind in (None, READ, WRITE):
+                asked = found is None or any(
+                    e.resource == resource and kind in (None, e.kind) for e in found
+                )
+                assert touches(op, resource, kind) == asked, op.name
 
 
 CONTROL = (scf.ForOp, scf.IfOp, scf.WhileOp, scf.YieldOp, scf.ConditionOp, arith.ConstantOp)

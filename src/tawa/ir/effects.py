@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, TypeAlias
 
 from xdsl.dialects import func, scf
@@ -25,6 +26,7 @@ from xdsl.traits import (
     MemoryEffect,
     MemoryEffectKind,
     OpTrait,
+    Pure,
     Resource,
     get_effects,
 )
@@ -107,6 +109,10 @@ class Effect:
         """The effect, for ops that have an optional property."""
         return self.when(lambda op: getattr(op, name) is not None)
 
+    def on(self, resource: Resource, kind: MemoryEffectKind | None) -> bool:
+        """Whether it is an effect (of a kind) on a resource."""
+        return self.resource == resource and kind in (None, self.kind)
+
     def instances(self, op: Operation) -> Iterator[EffectInstance]:
         """The effect of one op; through several operands, one each."""
         if self.condition is not None and not self.condition(op):
@@ -169,8 +175,23 @@ FRAME = (func.FuncOp, func.ReturnOp, ModuleOp)
 """What holds and ends a program; xDSL declares nothing of them."""
 
 
+@cache
+def _declared(kind: type[Operation]) -> tuple[Effect, ...] | None:
+    """All effects that ops of a class have; None if other ops or nothing say which."""
+    traits = kind.get_traits_of_type(MemoryEffect)
+    if not traits or not all(isinstance(trait, Pure | Effects) for trait in traits):
+        return None
+    return tuple(e for trait in traits if isinstance(trait, Effects) for e in trait.declared)
+
+
+NOTHING: frozenset[EffectInstance] = frozenset()
+
+
 def effects_of(op: Operation) -> frozenset[EffectInstance] | None:
     """The effects of an op and of those in its regions; None if they are not known."""
+    declared = _declared(type(op))
+    if declared is not None:
+        return frozenset(f for e in declared for f in e.instances(op)) if declared else NOTHING
     if not isinstance(op, FRAME):
         found = get_effects(op)
         return None if found is None else frozenset(found)
@@ -234,6 +255,9 @@ def is_collective(op: Operation) -> bool:
 
 def touches(op: Operation, resource: Resource, kind: MemoryEffectKind | None = None) -> bool:
     """Whether an op may have an effect (of a kind) on a resource."""
+    declared = _declared(type(op))
+    if declared is not None and not any(e.on(resource, kind) for e in declared):
+        return False
     return any(True for _ in through(op, resource, kind))
 
 
