@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
+from simulation import Arrays, check, values
 from xdsl.ir import Operation
 
 import tawa
@@ -159,3 +160,51 @@ def test_a_tile_that_two_products_read_is_copied_once():
     twice[(1,)](a, b, c, 128, 64, 64)
     both = (a[:64] + a[64:]).astype(np.float64)
     assert np.array_equal(c, both[:, :64] @ b + both[:, 64:] @ (b * 65.0))
+
+
+@tawa.jit
+def rows_with_all(q, k, out, R: tl.constexpr, D: tl.constexpr, WRITES: tl.constexpr):
+    """Products of each row of K with all rows of Q, one after the other."""
+    r, d = tl.arange(0, R), tl.arange(0, D)
+    x = tl.load(q + r[:, None] * D + d[None, :]).to(tl.float32)
+    for j in range(R):
+        y = tl.load(k + j * D + d).to(tl.float32)
+        tl.store(out + r * R + j, tl.sum(x * tl.exp2(y)[None, :], 1))
+        if WRITES:
+            tl.store(k + (j + 1) * D + d, y.to(k.dtype.element_ty))
+
+
+def rows_ahead(warps: int, *, writes: bool = False) -> list[int]:
+    constants = {"R": 16, "D": 64, "WRITES": writes, "num_warps": warps}
+    compiled = rows_with_all.compile("*bf16:16", "*bf16:16", "*f32:16", **constants)
+    return [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)]
+
+
+def test_a_row_that_much_is_computed_with_is_loaded_ahead():
+    assert rows_ahead(1) == [1]
+    assert rows_ahead(4) == []  # a thread has eight elements of the block, and of the row
+    assert rows_ahead(1, writes=True) == []
+
+
+def test_rows_that_are_loaded_ahead_are_right():
+    arrays = Arrays()
+    q, k = arrays.random("bf16", 16, 64), arrays.random("bf16", 16, 64)
+    out = arrays.output("f32", 16, 16)
+    expected = values(q) @ np.exp2(values(k)).T
+    check(
+        rows_with_all, (1,), [q, k, out], {2: expected}, 1e-4, ("tile", "hopper", "ptx"),
+        R=16, D=64, WRITES=False, num_warps=1,
+    )  # fmt: skip
+
+
+@tawa.jit
+def sums_of_blocks(x, out, N, BLOCK: tl.constexpr):
+    found = 0.0
+    for start in range(0, N, BLOCK):
+        found += tl.sum(tl.load(x + start + tl.arange(0, BLOCK)), 0)
+    tl.store(out, found)
+
+
+def test_what_is_only_combined_is_not_loaded_ahead():
+    compiled = sums_of_blocks.compile("*f32:16", "*f32:16", "i32:16", BLOCK=512, num_warps=4)
+    assert not list(compiled.decided(LoadedIntoRegistersAhead))

@@ -1,4 +1,4 @@
-"""Register prefetch: what a loop with products loads through pointers, it loads an iteration ahead.
+"""Register prefetch: what loops with long iterations load through pointers comes one ahead.
 
 A loop loads tiles that can't go through rings (`partition.pointer_loads`), copies them to shared
 memory and multiplies them there; or it loads a little beside its products: the gates of a chunk, a
@@ -10,6 +10,11 @@ iteration passes on.
 Of the loads that no product's staging buffer reads, those of a few registers are taken: larger ones
 would hold registers through the products. They are started with the iteration before, if their
 addresses are known by then: what comes before its products and after them hides their latency, too.
+
+So are loops of roles without products whose threads combine a tile in each iteration, as the
+products of a row with all rows of a block: the assembler begins no iteration before the one before
+is over. What such a loop computes has to be more than what it loads, and all that it loads a
+little: registers and the question whether there is a next iteration cost what is gained otherwise.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import may_be_written, written
-from tawa.tile.dialect.ops import Load, Splat
+from tawa.tile.dialect.ops import ArgReduce, Load, Reduce, ReduceWith, Scan, ScanWith, Splat
 
 REGISTERS = SM_90A.room_registers
 """Registers of a thread that the tiles of a loop may take."""
@@ -72,6 +77,8 @@ class RegisterPrefetch:
             (op for op in body.ops if isinstance(op, DotIssue | WarpDot | StoreInto)), None
         )
         if first is None:
+            first = None if _multiplies(loop) else _long_combining(body, warps)
+        if first is None:
             return
         loads = self._chosen(_Ahead(loop, first), warps)
         small, start = _small_loads(body, warps), body.first_op
@@ -100,6 +107,43 @@ class RegisterPrefetch:
             if load not in found and room and _may_be_ahead(ahead, [load]):
                 found.add(load)
         return [op for op in body.ops if op in found and isinstance(op, Load)]
+
+
+def _combines(op: Operation) -> bool:
+    """Whether threads combine what they hold of a tile."""
+    combines = isinstance(op, Reduce | ReduceWith | ArgReduce | Scan | ScanWith)
+    return combines and any(shape_of(v.type) for v in op.operands)
+
+
+def _multiplies(loop: scf.ForOp) -> bool:
+    """Whether a loop's role multiplies somewhere."""
+    role: Operation | None = loop
+    while role is not None and not isinstance(role, WarpGroup):
+        role = role.parent_op()
+    return role is None or any(isinstance(op, DotIssue | WarpDot) for op in role.walk())
+
+
+def _long_combining(body: Block, warps: int) -> Operation | None:
+    """What combines a tile in a body that loads a little, and computes more than it loads."""
+    loads = _small_loads(body, warps)
+    first = next((op for op in body.ops if _combines(op)), None)
+    if first is None or len(loads) < sum(isinstance(op, Load) for op in body.walk()):
+        return None
+    return first if _computes_more(first, loads, warps) else None
+
+
+def _computes_more(combining: Operation, loads: Sequence[Load], warps: int) -> bool:
+    """Whether a thread combines more elements than it loads, of rows those that lie as the tile."""
+    if not loads:
+        return False
+    tile = max(math.prod(shape_of(v.type)) for v in combining.operands)
+    own = tile // (SM_90A.lanes * warps)
+    sizes = [byte_size(element_of(load.result.type)) for load in loads]
+    held = 0
+    for load in loads:
+        count = math.prod(shape_of(load.result.type))
+        held += own if count >= tile else min(own, count, SM_90A.copy_unit // min(sizes))
+    return own > held
 
 
 def _staged_loads(body: Block) -> list[Load]:
