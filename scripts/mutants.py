@@ -197,15 +197,16 @@ def equivalents() -> dict[tuple[str, str, str], str]:
 def near(file: Path) -> dict[str, int]:
     """Test files near a file of the compiler: 1 if it names the module, else 3, of the room."""
     _, _, room, *rest = file.with_suffix("").parts
-    folder = ROOT / "tests" / room
-    if not folder.exists():
-        folder = ROOT / "tests" / "compiler"
+    folders = [ROOT / "tests" / part for part in (room, *rest[:-1])]
+    folders = [folder for folder in folders if folder.exists()]
+    if not folders or room in ("driver", "ir"):
+        folders.append(ROOT / "tests" / "compiler")
     module = ".".join(("tawa", room, *(part for part in rest if part != "__init__")))
     found: dict[str, int] = {}
     for test in sorted((ROOT / "tests").rglob("test_*.py")):
         if module in test.read_text() or test.stem == f"test_{rest[-1]}":
             found[str(test.relative_to(ROOT))] = 1
-        elif folder in test.parents:
+        elif any(folder in test.parents for folder in folders):
             found[str(test.relative_to(ROOT))] = 3
     return found
 

@@ -140,6 +140,16 @@ def test_loops_inside_loops_are_done_as_often_as_both_say():
     assert time(8, 4096) == pytest.approx(time(64, 512), rel=0.1)
 
 
+def test_half_of_the_work_takes_half_of_the_time():
+    """Programs differ under a causal mask: the first has one block of keys, the last all."""
+    sizes = Sizes((64, 32), (("S", 8192),))
+    whole, half = (
+        ranking(of_attention(128, 128, causal), sizes, {}, H200).written.microseconds
+        for causal in (False, True)
+    )
+    assert 0.4 < half / whole < 0.8
+
+
 def test_few_programs_are_left_as_written():
     found = profile(gemm, *GEMM, "i32", **TILE)
     assert len(list(candidates(found, Sizes((132, 1), (("K", 512),)), {}, H200))) == 1

@@ -12,7 +12,7 @@ from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.layout import Layout, accumulator, parse_layout
+from tawa.base.layout import Layout, accumulator, operand, parse_layout
 from tawa.base.types import PtrType
 from tawa.hopper.dialect.atomic import GlobalAtomic
 from tawa.hopper.dialect.copies import CopyAsync
@@ -20,7 +20,7 @@ from tawa.hopper.dialect.fragment import Anchored, Rearrange, Relabel, ShuffleXo
 from tawa.hopper.dialect.gather import SharedGather, SharedHistogram
 from tawa.hopper.dialect.lane_reduction import ReduceLanes
 from tawa.hopper.dialect.lanes import Assemble, ShuffleAlong, SwapBits
-from tawa.hopper.dialect.matrix import Wgmma
+from tawa.hopper.dialect.matrix import PackOperand, Wgmma
 from tawa.hopper.dialect.memory import Stmatrix, Subtile
 from tawa.hopper.dialect.structure import OneThread, Role, SharedWarpGroup
 from tawa.hopper.dialect.sync import NamedBarrierSync
@@ -270,6 +270,18 @@ def test_what_cannot_be_is_refused(name: str):
     build, why = WRONG[name]
     with pytest.raises(VerifyException, match=why):
         build().verify_()
+
+
+@pytest.mark.parametrize(
+    ("element", "words"), [(f16, (i32, 8)), (i8, (i32, 4)), (f32, (f32, 16))], ids=str
+)
+def test_operands_are_packed_into_words(element: Attribute, words: tuple[Attribute, int]):
+    """Of narrow elements the words are a fragment of their own."""
+    size = {f16: 2, i8: 1, f32: 4}[element]
+    op = PackOperand(frag(element, operand((64, 32), 4, size)))
+    op.verify_()
+    assert isinstance(op.value.type, FragType)
+    assert (op.value.type.element_type, op.value.type.layout.registers) == words
 
 
 @pytest.mark.parametrize("swizzle", [0, 32, 64, 128])

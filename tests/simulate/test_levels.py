@@ -14,6 +14,7 @@ F = np.float32
 SAME = {
     "equal": (f32, F([1, 2]), F([1, 2])),
     "another order of sums": (f32, F([100, 1]), F([100, 1.5])),
+    "as much as sums may make": (f32, F([100, 1]), F([100, 2])),
     "zeros": (f32, F([0, 0]), F([0, -0.0])),
     "infinite": (f32, F([np.inf, 1]), F([np.inf, 1])),
     "no numbers": (f32, F([np.nan, 1]), F([np.nan, 1])),
