@@ -90,7 +90,9 @@ REASONS: dict[str, dict[str, str]] = {
         "Broadcast, ExpandDims": ROWS,
     },
     "aref/passes/register_prefetch.py": {
+        "ArgReduce, Reduce, ReduceWith, Scan, ScanWith": PATTERN,
         "DotIssue, StoreInto, WarpDot": PATTERN,
+        "DotIssue, WarpDot": PRODUCT,
         "Stage, StoreInto": FIELDS,
     },
     "aref/passes/sink_reads.py": {
