@@ -2,11 +2,12 @@
 
 A clock has a component for every warp, for every actor's matrix instructions and bulk stores, and
 for every mbarrier (what the TMA engine writes is published by the phase of the mbarrier that counts
-its bytes). It is an array `[3, components]`: row `SEEN` is ordinary happens-before, row `FENCED`
+its bytes). It is an array `[4, components]`: row `SEEN` is ordinary happens-before, row `FENCED`
 what of it a proxy fence has ordered before the asynchronous engines as well (PTX ISA, "async
-proxy"): writes that they may read, and reads by threads that they may overwrite. A barrier alone
-orders neither: on an H100 a load still in flight has been seen to return what the TMA engine wrote
-after the slot was given back. Row `TIMED` is what has happened before in time: whoever waits for a
+proxy"): writes that they may read and overwrite. Row `LOADED` is what warps have done up to fences
+of their own: reads that engines may overwrite. A barrier alone orders neither: on an H100 a load
+still in flight has been seen to return what the TMA engine wrote after the slot was given back, and
+no fence of another thread waits for it. Row `TIMED` is what has happened before in time: whoever waits for a
 copy comes after what its issuer had waited for, though the copy publishes no other writes than its
 own. Times start at 1, so that 0 means "nothing yet".
 """
@@ -20,7 +21,8 @@ import numpy as np
 
 from tawa.base.numerics import Array
 
-SEEN, FENCED, TIMED = 0, 1, 2
+SEEN, FENCED, TIMED, LOADED = 0, 1, 2, 3
+ROWS = 4
 WORD = 4
 """Bytes of shared memory that share one record of accesses, unless a kernel accesses less."""
 
@@ -41,7 +43,7 @@ class Components:
 
     def clock(self) -> Array:
         """A clock that has seen nothing."""
-        return np.zeros((3, len(self.names)), np.int32)
+        return np.zeros((ROWS, len(self.names)), np.int32)
 
 
 class Conflict(NamedTuple):
@@ -89,7 +91,7 @@ class Shadow:
         """The first granule that somebody may still read, or whose last write is unordered."""
         over: Array = clock[SEEN]
         if asynchronous:
-            over = np.where(self.threads, clock[FENCED], over)
+            over = np.where(self.threads, clock[LOADED], over)
         reads: Array = self.read[where] > over
         if reads.any():
             index, component = divmod(int(reads.argmax()), reads.shape[1])

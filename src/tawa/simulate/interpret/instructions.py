@@ -16,7 +16,7 @@ from tawa.base.types import byte_size
 from tawa.hopper.dialect.machine import Steps
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed, Waiter
-from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED, Conflict, granules_of
+from tawa.simulate.interpret.clocks import FENCED, LOADED, ROWS, SEEN, TIMED, Conflict, granules_of
 from tawa.simulate.interpret.cta import Cta
 from tawa.simulate.interpret.global_memory import OutsideMemory
 from tawa.simulate.interpret.machine import SWITCH, Event, Machine, Warps
@@ -45,7 +45,7 @@ class Instructions:
         self.machine, self.cta, self.warps = machine, cta, warps
         self.name = warps.name
         self.rank, self.block, self.grid = cta.rank, cta.block, machine.grid
-        self.clock = np.zeros((warps.count, 3, len(machine.components.names)), np.int32)
+        self.clock = np.zeros((warps.count, ROWS, len(machine.components.names)), np.int32)
         self.rows = slice(0, warps.count)
         self.active: int = 32 * warps.count
         """Threads that run."""
@@ -213,10 +213,17 @@ class Instructions:
         )
 
     def fence_proxy_async(self) -> None:
-        """Make what the running warps have seen visible to the asynchronous engines."""
+        """Make what the running warps have seen visible to the asynchronous engines.
+
+        Loads are waited for by a fence of the threads that made them, and by no other's.
+        """
         self.trace("fence", self.rows)
         part = self.clock[self.rows]
         np.maximum(part[:, FENCED], part[:, SEEN], out=part[:, FENCED])
+        if self.active > 1:
+            for row in range(self.rows.start, self.rows.stop):
+                own = self.warps.components[row]
+                self.clock[row, LOADED, own] = self.clock[row, SEEN, own]
         self.release()
 
     def fence_proxy_global(self) -> None:

@@ -60,7 +60,7 @@ from tawa.hopper.dialect.sync import (
     NamedBarrierSync,
 )
 from tawa.hopper.dialect.transpose import TransposeTile
-from tawa.hopper.dialect.types import FragType, TileType
+from tawa.hopper.dialect.types import BarrierType, FragType, TileType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret import errors
@@ -71,7 +71,13 @@ from tawa.simulate.interpret.cta import Cta
 from tawa.simulate.interpret.global_memory import TensorMap
 from tawa.simulate.interpret.machine import SWITCH, Machine, Warps
 from tawa.simulate.interpret.registers import Registers
-from tawa.simulate.prove.code import Instruction, communicates, live_values, still_to_come
+from tawa.simulate.prove.code import (
+    Instruction,
+    Strides,
+    communicates,
+    live_values,
+    still_to_come,
+)
 from tawa.simulate.prove.path import Loop, NotProvable, Path, Undecided
 from tawa.simulate.prove.turns import NotFree, computed, refuse_turns
 from tawa.simulate.prove.unknowns import (
@@ -106,6 +112,9 @@ PLACES = (Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, Slot, Subtile, Sub
 """Ops whose results are known integers where their operands are."""
 
 
+ROUNDS = 2
+"""Phases of a new mbarrier that are taken to be over: an even number."""
+ANY_ROW = -1
 SHORT = 32
 """Iterations of a loop, if it can have no more, that are told apart to its end."""
 
@@ -123,11 +132,17 @@ class Walker(HopperActor):
 
     code: list[Instruction]
     live: list[tuple[SSAValue, ...]]
+    strides: list[list[SSAValue]]
+    """For each place in the code, the live values that a `while` goes on by."""
     given: dict[SSAValue, Any]
     path: Path
     wheels: Wheels
     blocked: list[frozenset[int]]
     """For each place in the code, wheels that can't be freed there (`Wheels.blocked`)."""
+    arrivals: list[frozenset[int]]
+    """For each place in the code, where the rows of mbarriers begin at which it may yet arrive."""
+    everyone: Sequence[Walker]
+    """The actors of the cluster."""
     axes: list[frozenset[int]]
     """For each place in the code, axes of which the CTA's index may yet be asked for."""
     meetings: dict[tuple[int, int], int]
@@ -156,8 +171,11 @@ class Walker(HopperActor):
         """Take the code to walk through, the kernel's parameters, and the path's decisions."""
         self.code, self.given, self.path, self.wheels = code, given, path, wheels
         self.blocked = wheels.blocked(code)
+        self.arrivals = still_to_come(code, [frozenset(_arrivals(step)) for step in code])
         self.axes = still_to_come(code, [frozenset(_axes(step)) for step in code])
         self.live = [tuple(v for v in live if v not in given) for live in live_values(code)]
+        strides = Strides(code)
+        self.strides = [strides.of(live) for live in self.live]
         self.values = dict(given)
         self._steps = [self._step_of(instruction) for instruction in code]
 
@@ -297,6 +315,21 @@ class Walker(HopperActor):
         self.rows = slice(0, 1 if self.narrow else self.warps.count)
         self.active = self.threads = count
 
+    # --- mbarriers ------------------------------------------------------------------------------
+
+    def mbarrier_init(self, barrier: int, arrivals: int) -> None:
+        """As if two rounds were over and everybody knew: phases by other names, as later ones."""
+        super().mbarrier_init(barrier, arrivals)
+        found = self.cta.mbarriers[barrier]
+        found.phase = ROUNDS
+        for actor in self.everyone:
+            actor.clock[:, :, found.component] = ROUNDS
+
+    def may_arrive(self, row: int) -> bool:
+        """Whether it may yet arrive at a row of mbarriers, of its own or another CTA."""
+        rows = self.arrivals[self.at]
+        return row in rows or ANY_ROW in rows
+
     # --- loops ----------------------------------------------------------------------------------
 
     def _enter(self, step: Instruction) -> bool:
@@ -309,6 +342,9 @@ class Walker(HopperActor):
             raise NotProvable("a loop whose step is not positive")
         loop = Loop(op, first, 0, end, by)
         left = simple(plus(end, first, -1))
+        close = None if isinstance(left, int) else self.path.facts.close_ends(left)
+        if close is not None:
+            raise Undecided(close)
         most = self.path.facts.bounds(left)[1]
         if (
             isinstance(by, int)
@@ -568,6 +604,16 @@ class Walker(HopperActor):
             return self.machine.meeting
         number = self.integer(op.barrier) if isinstance(op, NamedBarrierSync) else 0
         return self.cta.named_barrier(number)
+
+
+def _arrivals(step: Instruction) -> Iterator[int]:
+    """Where the row begins at which an op arrives."""
+    if step.kind != "op" or isinstance(step.op, MbarrierWait | MbarrierInit | Barriers):
+        return
+    for value in step.op.operands:
+        if isinstance(value.type, BarrierType):
+            known = isinstance(value.owner, Barriers)
+            yield value.owner.offset.value.data if known else ANY_ROW
 
 
 def _axes(step: Instruction) -> Iterator[int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from xdsl.dialects import func, scf
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import TmaLoad, TmaStore
@@ -28,6 +28,7 @@ from tawa.ir.effects import (
     effects_of,
     is_terminator,
 )
+from tawa.ir.elementwise import Map
 
 COMMUNICATION = (SHARED, BARRIER, PHASE, MEETING, COPYING, PRODUCTS, PROXY)
 
@@ -314,3 +315,39 @@ def live_values(code: Sequence[Instruction]) -> list[tuple[SSAValue, ...]]:
         for value in values:
             order.setdefault(value, len(order))
     return [tuple(sorted(values, key=order.__getitem__)) for values in live]
+
+
+class Strides:
+    """The names of what a `while` goes on by: values that each turn adds something to."""
+
+    def __init__(self, code: Sequence[Instruction]) -> None:
+        self._parents: dict[SSAValue, SSAValue] = {}
+        for step in code:
+            for name, value in step.moves:
+                self._parents[self._top(name)] = self._top(value)
+        found = {
+            self._top(name)
+            for step in code
+            if isinstance(step.op, scf.WhileOp)
+            for name, value in step.moves
+            if self._goes_on(name, value)
+        }
+        names = {value for step in code for move in step.moves for value in move}
+        self.names = {name for name in names if self._top(name) in found}
+
+    def _top(self, value: SSAValue) -> SSAValue:
+        while (above := self._parents.get(value, value)) != value:
+            value = above
+        return value
+
+    def _goes_on(self, name: SSAValue, value: SSAValue) -> bool:
+        op = value.owner
+        if not isinstance(op, Map) or op.function.data != "addi":
+            return False
+        return any(self._top(given) == self._top(name) for given in op.arguments)
+
+    def of(self, live: Sequence[SSAValue]) -> list[SSAValue]:
+        """Those among live values that say where an actor is: within the loop, its own."""
+        found = [value for value in live if value in self.names]
+        own = [value for value in found if isinstance(value, BlockArgument)]
+        return own or found

@@ -38,6 +38,8 @@ def _meet(a: Range, b: Range) -> Range:
 
 
 LIMITS = {("op", "minsi"), ("op", "maxsi")}
+CLOSE = 4
+"""Numbers that a limit may be away from one of its ends to be decided where a loop begins."""
 
 
 class NeedsModulus(Exception):
@@ -337,6 +339,33 @@ class Facts:
                 if found is not None:
                     return found
         return None
+
+    def close_ends(self, number: Number) -> Term | None:
+        """A condition that decides a limit in a number which is never far from one of its ends.
+
+        Then one number is that end or a little less: loops that run to either are alike.
+        """
+        if isinstance(number, int):
+            return None
+        for found, _ in number.terms:
+            if found[:2] not in LIMITS:
+                continue
+            for end in parts_of(found):
+                low, high = self.bounds(plus(term(*found), end, -1))
+                if low is not None and high is not None and high - low < CLOSE:
+                    return self._innermost(found)
+        return None
+
+    def _innermost(self, found: Term) -> Term | None:
+        """A condition that decides a limit, or one that is an end of it, plus a number."""
+        ends = list(parts_of(found))
+        for end in ends:
+            for inner, _ in () if isinstance(end, int) else end.terms:
+                if inner[:2] in LIMITS:
+                    condition = self._innermost(inner)
+                    if condition is not None:
+                        return condition
+        return undecided_in(positive(plus(ends[0], ends[1], -1)))
 
     def _residue_for(self, found: Term) -> Term | None:
         """A condition about what a division needs to know of its operand."""

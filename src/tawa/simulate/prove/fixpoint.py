@@ -34,7 +34,7 @@ from tawa.ir.elementwise import Map
 from tawa.machine.chips import DEFAULT
 from tawa.simulate.interpret.barriers import NamedBarrier
 from tawa.simulate.interpret.clocks import Components
-from tawa.simulate.interpret.cta import allocations, barrier_addresses, granule_of, new_cta
+from tawa.simulate.interpret.cta import Allocation, allocations, barrier_addresses, granule_of, new_cta
 from tawa.simulate.interpret.global_memory import GlobalMemory
 from tawa.simulate.interpret.hopper import check_exit, check_registers, warp_spans, warps_of
 from tawa.simulate.interpret.launch import kernel_of, number_of, spec_of
@@ -42,7 +42,7 @@ from tawa.simulate.interpret.machine import Warps
 from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.code import Instruction, Place, Slice, Writer
 from tawa.simulate.prove.facts import Facts, NeedsModulus
-from tawa.simulate.prove.forget import forget
+from tawa.simulate.prove.forget import forget, progress
 from tawa.simulate.prove.instant import Box, Instant
 from tawa.simulate.prove.path import NotProvable, Path, Undecided
 from tawa.simulate.prove.pieces import NewRegion, PieceShadow, Regions
@@ -143,7 +143,10 @@ class _Proving:
                 actor.meetings, actor.waits = meetings, own
                 actor.follow(code, given, path, self.wheels)
             actors += new
-        self.cluster = Cluster(machine, actors, meetings, _waiters(actors))
+        for actor in actors:
+            actor.everyone = actors
+        rows = {own[at]: row for own in barriers for at, row in _rows(found).items()}
+        self.cluster = Cluster(machine, actors, meetings, _waiters(actors), rows)
 
     def _parameters(self) -> dict[SSAValue, Any]:
         """The kernel's parameters: equal ones are equal unknowns."""
@@ -223,18 +226,17 @@ class _Proving:
         """Let actors take their steps; gives what has to be decided, None at the end of all."""
         actors = self.cluster.actors
         moved = True
-        asked: Term | None = None
+        asked: list[tuple[Undecided, Walker]] = []
         while moved:
-            moved, asked = False, None
+            moved, asked = False, []
             for actor in actors:
                 try:
                     moved |= self._walk(actor)
                 except Undecided as undecided:
                     refuse_turns(Sum(0, ((undecided.condition, 1),)))
-                    if asked is None or undecided.early:
-                        asked = undecided.condition
-        if asked is not None:
-            return asked
+                    asked.append((undecided, actor))
+        if asked:
+            return _first(asked)
         waiting = [actor for actor in actors if not actor.over]
         if waiting:
             raise NotProvable(f"nobody can go on: {waiting[0].doing()} waits for ever")
@@ -250,6 +252,15 @@ class _Proving:
                 return count > 0
             self.steps += 1
         raise NotProvable("an actor goes on for ever without a decision")
+
+
+def _first(asked: Sequence[tuple[Undecided, Walker]]) -> Term:
+    """What is decided first: for those who are behind, so that none runs far ahead of others."""
+    early = [undecided for undecided, _ in asked if undecided.early]
+    if early:
+        return early[-1].condition
+    undecided, _ = min(asked, key=lambda one: progress(one[1].loops_open))
+    return undecided.condition
 
 
 def _waits(
@@ -268,6 +279,12 @@ def _waits(
         own = [components.add(f"waits of {warps.name} at {first}") for _ in range(warps.count)]
         found |= {barriers[first + 8 * slot]: own for slot in range(kind.slots.data)}
     return found
+
+
+def _rows(found: Sequence[Allocation]) -> dict[int, int]:
+    """Where the row of each mbarrier begins."""
+    rows = [a for a in found if isinstance(a.op, Barriers)]
+    return {at: row.first for row in rows for at in range(row.first, row.last, 8)}
 
 
 def _waiters(actors: Sequence[Walker]) -> dict[int, set[int]]:

@@ -23,6 +23,7 @@ from tawa.simulate.prove.unknowns import (
     Sum,
     Term,
     Terms,
+    is_condition,
     plus,
     replaced,
     scaled,
@@ -31,6 +32,7 @@ from tawa.simulate.prove.unknowns import (
 )
 
 Change = Callable[[Sum], Number]
+PAST = ("new", "bit", "block")
 UNKNOWN = ("new", "bit")
 """Kinds of terms that no actor can come to again by itself."""
 
@@ -46,7 +48,9 @@ def forget(actors: Iterable[Walker], path: Path) -> bool:
         return False
     _forget_counted(actors, path)
     _forget_strided(actors, path)
+    _forget_reasons(actors, path)
     _drop_facts(actors, path)
+    _count_from_zero(actors, path)
     _rename(actors, path)
     return True
 
@@ -231,6 +235,12 @@ def _based(loop: Loop) -> Based | None:
     return Based(Sum(0, base.terms), unit, times + loop.n * by, by, base.constant)
 
 
+def progress(loops: Iterable[Loop]) -> tuple[int, ...]:
+    """How far an actor has come in its loops, the outermost first."""
+    found = ((loop, _based(loop)) for loop in loops)
+    return tuple(loop.n if based is None else based.at for loop, based in found)
+
+
 def _forget_strided(actors: list[Walker], path: Path) -> None:
     """Begin at a new unknown, where the last of those who run along the same sequence is."""
     found: dict[tuple[Sum, Sum], list[int]] = {}
@@ -240,9 +250,21 @@ def _forget_strided(actors: list[Walker], path: Path) -> None:
             if based is not None:
                 found.setdefault((based.base, based.unit), []).append(based.at)
     for (base, unit), places in found.items():
+        places += _places_held(actors, base, unit)
         passed = min(places)
         if passed > 0:
             _begin_later(actors, path, base, unit, passed)
+
+
+def _places_held(actors: list[Walker], base: Sum, unit: Sum) -> Iterator[int]:
+    """Where along a sequence the loops stand that count by a value that they carry."""
+    whole = Later(base, unit, 0, ())
+    for actor in actors:
+        for value in actor.strides[actor.at]:
+            held = actor.values[value]
+            found = whole.place(held) if isinstance(held, Sum) else None
+            if found is not None and found[0] == 1:
+                yield found[1]
 
 
 @dataclass(frozen=True)
@@ -312,6 +334,45 @@ def _begin_later(actors: list[Walker], path: Path, base: Sum, unit: Sum, passed:
     path.facts = facts.without(pivot)
 
 
+# --- conditions of what is past ---------------------------------------------------------------
+
+
+def _forget_reasons(actors: list[Walker], path: Path) -> None:
+    """Keep of a condition whose numbers nobody holds besides that it is one, the same everywhere.
+
+    What a tile was shared with, say, is known for as long as its slots are out, not why.
+    """
+    asked = {("block", axis) for actor in actors for axis in actor.axes[actor.at]}
+    held = set(_numbers_held(actors))
+    conditions = {n for n in held if is_condition(n) and isinstance(n, Sum)}
+    kept = asked | {t for number in held - conditions for t in symbols(number)}
+    names: dict[Term, Term] = {}
+    for number in conditions:
+        found = number.terms[0][0]
+        of = {t for t in symbols(number) if t[0] in PAST} - {found}
+        if of and of.isdisjoint(kept):
+            names[found] = ()
+    if not names:
+        return
+    for number in _numbers_held(actors):
+        found = number.terms[0][0] if isinstance(number, Sum) else None
+        if found in names and not names[found]:
+            path.unknowns += 1
+            names[found] = ("bit", "i1", path.unknowns)
+    for actor in actors:
+        for value in actor.live[actor.at]:
+            actor.values[value] = _by_name(actor.values[value], names)
+
+
+def _by_name(held: object, names: dict[Term, Term]) -> object:
+    """A condition, or its opposite, by another name."""
+    if not isinstance(held, Sum) or not is_condition(held):
+        return held
+    (found, factor), constant = held.terms[0], held.constant
+    new = names.get(found)
+    return held if new is None else plus(constant, term(*new), factor)
+
+
 # --- facts and names ----------------------------------------------------------------------------
 
 
@@ -352,6 +413,28 @@ def _drop_facts(actors: list[Walker], path: Path) -> None:
     gone |= {t for key in facts.truths for t in symbols(Sum(0, ((key, 1),))) if t[0] in of}
     path.facts = facts.without(*(gone - held))
     path.shifts = {key: shift for key, shift in path.shifts.items() if shift in held}
+
+
+def _count_from_zero(actors: list[Walker], path: Path) -> None:
+    """Let unknowns take up the constants beside them: a counter that goes on is another unknown."""
+    shifts = {loop.shift for actor in actors for loop in actor.loops_open}
+    more: dict[Term, int] = {}
+    for number in _numbers_held(actors):
+        if not isinstance(number, Sum) or len(number.terms) > 1:
+            continue
+        found, factor = number.terms[0]
+        if found[0] == "new" and factor == 1 and found not in shifts:
+            more.setdefault(found, number.constant)
+    more = {found: by for found, by in more.items() if by}
+    if not more:
+        return
+
+    def change(number: Sum) -> Number:
+        by = sum(more.get(found, 0) * factor for found, factor in number.terms)
+        return plus(number, -by)
+
+    change_all(actors, change, more)
+    path.facts = _changed(path.facts, change, more)
 
 
 def _rename(actors: list[Walker], path: Path) -> None:

@@ -17,11 +17,12 @@ import numpy as np
 
 from tawa.base.numerics import Array
 from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed
-from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED
+from tawa.simulate.interpret.clocks import FENCED, LOADED, ROWS, SEEN, TIMED
 from tawa.simulate.interpret.machine import Machine, Task
 from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.path import Loop, Path
 
+NOBODY: Array = np.zeros(0)
 NO_TASK = Task("a store", None, lambda: None, True)
 
 
@@ -114,9 +115,11 @@ class Cluster:
     """Clock components of named barriers (`Walker.meetings`)."""
     waiters: dict[int, set[int]]
     """For each mbarrier's component, those of the first warps of the actors that wait there."""
+    rows: dict[int, int]
+    """For each mbarrier's component, where its row begins."""
 
     def _clocks(self) -> list[Array]:
-        """Every clock, each `[3, components]`."""
+        """Every clock, each `[4, components]`."""
         rows: list[Array] = []
         for actor in self.actors:
             rows += [*actor.clock, *actor.matrix_issued]
@@ -138,8 +141,8 @@ class Cluster:
     def _compared(self, row: int, count: int) -> list[set[int]]:
         """Times of each component with which a clock's row is compared, besides the present.
 
-        The rows `SEEN` and `FENCED` with all accesses, `SEEN` also with when barriers were
-        initialised, `TIMED` with waits that have gone on.
+        The rows `SEEN` and `FENCED` with all accesses, `LOADED` with reads, `SEEN` also with when
+        barriers were initialised, `TIMED` with waits that have gone on.
         """
         found: list[set[int]] = [set() for _ in range(count)]
         for component, time in self._times_of(row):
@@ -153,7 +156,8 @@ class Cluster:
                 yield from zip(passed.components, passed.times, strict=True)
             return
         for shadow in (cta.shadow for cta in self.machine.ctas):
-            yield from zip(shadow.writer.tolist(), shadow.written.tolist(), strict=True)
+            if row != LOADED:
+                yield from zip(shadow.writer.tolist(), shadow.written.tolist(), strict=True)
             pieces, readers = shadow.read.nonzero()
             times: list[int] = shadow.read[pieces, readers].tolist()
             yield from zip(readers.tolist(), times, strict=True)
@@ -188,13 +192,13 @@ class Cluster:
     def _tables(self, most: int, count: int) -> tuple[Array, Array]:
         """What each time of each component becomes.
 
-        First for the rows of clocks, `[3, components, times]`: the rank of the last time before it
+        First for the rows of clocks, `[4, components, times]`: the rank of the last time before it
         that the row is compared with. Then for those times themselves, `[components, times]`.
         """
         present = self._present()
         times = np.arange(most + 4)
-        marked = np.zeros((3, count, most + 4), bool)
-        for row in (SEEN, FENCED, TIMED):
+        marked = np.zeros((ROWS, count, most + 4), bool)
+        for row in (SEEN, FENCED, TIMED, LOADED):
             for component, found in enumerate(self._compared(row, count)):
                 marked[row, component, list(found)] = True
         marked[:, :, 0] = True
@@ -210,8 +214,9 @@ class Cluster:
             warps = actor.warps
             others = [*warps.components, warps.matrix, warps.bulk, warps.copies]
             marked[TIMED, others, 1:] = False  # waits have clocks of their own
+        marked[LOADED, ~np.array(self.machine.components.threads), 1:] = False
         for component in self.meetings.values():
-            marked[:TIMED, component, 1:] = False
+            marked[[SEEN, FENCED, LOADED], component, 1:] = False
             marked[TIMED, component, present[component][0]] = True
         ranks = np.zeros((count, most + 4), np.int32)
         for component in range(count):
@@ -244,14 +249,18 @@ class Cluster:
 
     def _drop_known_waits(self) -> None:
         """Drop waits of which all who can still complete a phase know that they have gone on."""
-        clocks = [actor.clock[:, TIMED] for actor in self.actors if not actor.over]
-        if not clocks:
-            return
-        least = np.concatenate(clocks).min(axis=0)
+        least: dict[int, Array] = {}
         for barrier in mbarriers_of(self.machine):
-            barrier.passed = [
-                wait for wait in barrier.passed if (least[list(wait.components)] < wait.times).any()
-            ]
+            row = self.rows[barrier.component]
+            if row not in least:
+                clocks = [a.clock[:, TIMED] for a in self.actors if a.may_arrive(row)]
+                least[row] = np.concatenate(clocks).min(axis=0) if clocks else NOBODY
+            if least[row] is not NOBODY:
+                barrier.passed = [
+                    wait
+                    for wait in barrier.passed
+                    if (least[row][list(wait.components)] < wait.times).any()
+                ]
 
     def _all_have_waited(self, barrier: Mbarrier) -> bool:
         """Whether all who ever wait at a barrier have waited for its last phase."""
@@ -267,10 +276,10 @@ class Cluster:
         most = max(int(clocks.max()), *(int(c.shadow.written.max()) for c in self.machine.ctas))
         most = max(most, *(now for now, _ in self._present().values()))
         rows, table = self._tables(most, count)
-        columns, three = _numbers(count), _numbers(3)[:, None]
+        columns, every = _numbers(count), _numbers(ROWS)[:, None]
         for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
-            barrier.collected = rows[three, columns, barrier.collected]
-            barrier.published = rows[three, columns, barrier.published]
+            barrier.collected = rows[every, columns, barrier.collected]
+            barrier.published = rows[every, columns, barrier.published]
         for barrier in mbarriers_of(self.machine):
             self._replace_phase(barrier, table)
         for (rank, number), component in self.meetings.items():
@@ -278,8 +287,8 @@ class Cluster:
             if meeting is not None:
                 self._replace_generation(meeting, int(table[component, meeting.generation]))
         for actor in self.actors:
-            actor.clock = rows[three, columns, actor.clock]
-            actor.matrix_issued = [rows[three, columns, c] for c in actor.matrix_issued]
+            actor.clock = rows[every, columns, actor.clock]
+            actor.matrix_issued = [rows[every, columns, c] for c in actor.matrix_issued]
             self._replace_counts(actor, table)
         for cta in self.machine.ctas:
             shadow = cta.shadow
