@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
@@ -47,7 +48,7 @@ from tawa.frontend.syntax.leaving import Returned
 from tawa.frontend.values.builder import Builder, Defaults, hint
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
-from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE, RELEASES
+from tawa.ir.kernels import AT_LEAST, DISJOINT, NAME, POSITIVE, RELEASES
 from tawa.language.dtypes import pointer_type
 
 MEANINGS = (
@@ -168,6 +169,9 @@ def _module(
     )
     if compiler.b.releases:
         func.attributes[RELEASES] = UnitAttr()
+    if compiler.b.disjoint:
+        pairs = sorted({(names[a.index], names[b.index]) for a, b in compiler.b.disjoint})
+        func.attributes[DISJOINT] = StringAttr(json.dumps(pairs))
     set_span(func, compiler.span_of(function.source.tree))
     module = ModuleOp([func])
     if VERIFY.get():  # else the driver does, after the first level's passes

@@ -24,6 +24,9 @@ AT_LEAST = "tawa.at_least"
 MULTIPLE, CONTIGUOUS, CONSTANT = "tawa.multiple", "tawa.contiguous", "tawa.constant"
 """Attributes of an op: what its user promises of runs of its result, a number a dimension."""
 
+DISJOINT = "tawa.disjoint"
+"""Attribute of a kernel: names of arguments whose accesses its user promises to be apart."""
+
 RELEASES = "tawa.releases"
 """Attribute of a kernel that lets the next one on its stream begin before it ends."""
 
@@ -46,6 +49,13 @@ def argument_names(kernel: func.FuncOp) -> list[str]:
         if isinstance(name := fact.data.get(NAME), StringAttr):
             names[i] = name.data
     return names
+
+
+def disjoint_pairs(kernel: func.FuncOp) -> list[tuple[str, str]]:
+    """The names of arguments that are promised to be apart."""
+    text = kernel.attributes.get(DISJOINT)
+    found = json.loads(text.data) if isinstance(text, StringAttr) else []
+    return [(one, other) for one, other in found]
 
 
 def add_arguments(kernel: func.FuncOp, types: Sequence[Attribute]) -> list[BlockArgument]:

@@ -29,6 +29,7 @@ from tawa.language.core import (
     argmin,
     associative_scan,
     assume,
+    assume_disjoint,
     atomic_add,
     atomic_and,
     atomic_cas,
@@ -176,7 +177,8 @@ tuple = _python.tuple
 __all__ = [
     "Builtin", "Composite", "ConstexprFunction", "LanguageFunction", "OutsideKernel",
     "PropagateNan", "TRITON_MAX_TENSOR_NUMEL", "abs", "add", "advance", "arange", "argmax",
-    "argmin", "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas",
+    "argmin", "associative_scan", "assume", "assume_disjoint", "atomic_add", "atomic_and",
+    "atomic_cas",
     "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16",
     "block_type", "broadcast", "broadcast_to", "builtin", "cast", "cat", "cdiv", "ceil",
     "clamp", "condition", "const", "constexpr", "constexpr_function", "constexpr_type", "core",

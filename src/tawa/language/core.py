@@ -573,3 +573,8 @@ def max_constancy(input: Any, values: Any) -> Any:
 @builtin
 def assume(cond: Any) -> None:
     """Promise that `cond` holds; lower bounds (`n > 0`) and divisors (`n % 8 == 0`) are used."""
+
+
+@builtin
+def assume_disjoint(*arguments: Any) -> None:
+    """Promise that nothing written through one of these arguments is accessed through another."""

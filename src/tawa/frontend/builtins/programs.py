@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from tawa import language as tl
-from tawa.base.types import shape_of
+from tawa.base.types import DescType, PtrType, shape_of
 from tawa.frontend.source.errors import BadArgument, NotConstant, StaticAssertion, UnsupportedSyntax
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
@@ -162,6 +164,37 @@ def assume(f: FunctionCompiler, cond: Value) -> None:
     value, bound = compare.arguments[larger], _number(compare.arguments[smaller])
     if bound is not None:
         f.b.promise_at_least(value, bound + more)
+
+
+@lowers(tl.assume_disjoint)
+def assume_disjoint(f: FunctionCompiler, arguments: Value) -> None:
+    """`tl.assume_disjoint`: of arguments of the kernel, two or more; None reaches nothing."""
+    if len(arguments) < 2:
+        raise fail(f.b, BadArgument, "`tl.assume_disjoint` of fewer than two arguments",
+                   expected="pointers or descriptors that the kernel is given",
+                   found=str(len(arguments)))  # fmt: skip
+    given = [_argument(f, value) for value in arguments if value is not None]
+    for one, other in combinations(given, 2):
+        if one is other:
+            raise fail(f.b, BadArgument, "an argument is not disjoint from itself",
+                       expected="different arguments", found="the same argument twice",
+                       hint="name each argument once")  # fmt: skip
+        f.b.disjoint.append((one, other))
+
+
+def _argument(f: FunctionCompiler, value: Value) -> BlockArgument:
+    """The kernel's argument that a value is."""
+    name = getattr(value, "ssa", None)
+    address = isinstance(name, BlockArgument) and isinstance(name.type, PtrType | DescType)
+    if not address or not f.b.is_argument(name):
+        raise fail(
+            f.b, BadArgument, "`tl.assume_disjoint` takes arguments of the kernel",
+            expected="a pointer or a descriptor as the launch gives it",
+            found=describe(value) if is_runtime(value) else repr(value),
+            hint="name the argument, without an offset; of a descriptor that the kernel makes, "
+            "its pointer",
+        )  # fmt: skip
+    return name
 
 
 def _assume_divisible(f: FunctionCompiler, remainder: SSAValue, zero: SSAValue) -> None:

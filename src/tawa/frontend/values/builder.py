@@ -37,13 +37,15 @@ class Builder:
     """The point of insertion and the current span."""
 
     def __init__(self, block: Block, defaults: Defaults | None = None) -> None:
-        self.block = block
+        self.block = self._first = block
         self.defaults = defaults or Defaults()
         self._spans: list[tuple[Span, SpanAttr]] = []
         self.promised: dict[BlockArgument, int] = {}
         """Kernel arguments, and what they are promised to reach."""
         self.divisors: dict[BlockArgument, int] = {}
         """Kernel arguments, and what is promised to divide them."""
+        self.disjoint: list[tuple[BlockArgument, BlockArgument]] = []
+        """Pairs of kernel arguments that are promised to be apart."""
         self.releases = False
         """Whether the kernel lets the next one on its stream begin before it ends."""
 
@@ -76,6 +78,10 @@ class Builder:
             op.attributes[LOC] = self._spans[-1][1]
         self.block.add_op(op)
         return op
+
+    def is_argument(self, value: SSAValue) -> bool:
+        """Whether a value is an argument of the kernel."""
+        return isinstance(value, BlockArgument) and value.owner is self._first
 
     def promise_at_least(self, value: SSAValue, bound: int) -> None:
         """Note that an integer never is less than `bound`."""

@@ -7,9 +7,9 @@ what of it a proxy fence has ordered before the asynchronous engines as well (PT
 proxy"): writes that they may read and overwrite. Row `LOADED` is what warps have done up to fences
 of their own: reads that engines may overwrite. A barrier alone orders neither: on an H100 a load
 still in flight has been seen to return what the TMA engine wrote after the slot was given back, and
-no fence of another thread waits for it. Row `TIMED` is what has happened before in time: whoever waits for a
-copy comes after what its issuer had waited for, though the copy publishes no other writes than its
-own. Times start at 1, so that 0 means "nothing yet".
+no fence of another thread waits for it. Row `TIMED` is what has happened before in time: whoever
+waits for a copy comes after what its issuer had waited for, though the copy publishes no other
+writes than its own. Times start at 1, so that 0 means "nothing yet".
 """
 
 from __future__ import annotations

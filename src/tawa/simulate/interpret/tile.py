@@ -30,9 +30,10 @@ from tawa.base.numerics import Array, decode, encode, round_to, value_dtype
 from tawa.base.spans import span_of
 from tawa.base.types import DescType, PtrType, byte_size, element_of, shape_of
 from tawa.ir.effects import GLOBAL, touches
-from tawa.ir.kernels import argument_names
+from tawa.ir.kernels import argument_names, disjoint_pairs
 from tawa.ir.scalars.table import FUNCTIONS
 from tawa.machine.chips import SM_90A
+from tawa.simulate.interpret.disjoint import Promises
 from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.interpret.memory import Access, Memory, WindowOutside
 from tawa.simulate.interpret.spinning import (
@@ -166,8 +167,8 @@ def run(
     At most `resident` programs run at the same time, where they wait for each other or `order`
     interleaves them. `watch` is called with the launch's memory before the first of them.
 
-    Raises `IllegalAccess`, `DeviceAssertion`, `WaitsForever` or `WrongLaunch`, and `LimitReached`
-    when a program runs for longer than `limits` allow.
+    Raises `IllegalAccess`, `DeviceAssertion`, `NotDisjoint`, `WaitsForever` or `WrongLaunch`, and
+    `LimitReached` when a program runs for longer than `limits` allow.
     """
     function = _function(module, kernel)
     block = function.body.block
@@ -181,6 +182,9 @@ def run(
     ]
     if watch is not None:
         watch(memory)
+    if disjoint_pairs(function):
+        memory.watch = promises = Promises(function, memory.watch)
+        promises.begin(memory.buffers)
     sizes = (*grid, 1, 1, 1)[:3]
     indices = itertools.product(*(range(size) for size in reversed(sizes)))
     programs = (

@@ -38,6 +38,7 @@ def _meet(a: Range, b: Range) -> Range:
 
 
 LIMITS = {("op", "minsi"), ("op", "maxsi")}
+MONOTONE = LIMITS | {("op", "divsi")}
 CLOSE = 4
 """Numbers that a limit may be away from one of its ends to be decided where a loop begins."""
 
@@ -140,7 +141,34 @@ class Facts:
             known = self.ranges.get(key)
             if known is not None:
                 low, high = _meet((low, high), _times(known, factor, number.constant))
+        if len(number.terms) == 2:
+            low, high = _meet((low, high), self._alike(number))
         return low, high
+
+    def _alike(self, number: Sum) -> Range:
+        """The difference of two limits with a common end, or of quotients by the same number.
+
+        Both grow with their operands, and by no more than these.
+        """
+        (one, factor), (other, opposite) = number.terms
+        if factor != -opposite or one[:3] != other[:3] or one[:2] not in MONOTONE:
+            return None, None
+        (a, b), (c, d) = (tuple(parts_of(t)) for t in (one, other))
+        size = 1
+        if one[1] == "divsi":
+            if b != d or not isinstance(b, int) or b <= 0:
+                return None, None
+            size = b
+        elif a in (c, d):
+            a, c = b, d if a == c else c
+        elif b == c:
+            c = d
+        elif b != d:
+            return None, None
+        low, high = self.bounds(plus(a, c, -1))
+        least = None if low is None else -((max(-low, 0) + size - 1) // size)
+        most = None if high is None else (max(high, 0) + size - 1) // size
+        return _times((least, most), factor, number.constant)
 
     def _beside(self, number: Sum, key: Terms, known: Range) -> Range:
         """A number as a multiple of a sum that is known, and the rest, of fewer terms than that."""

@@ -34,7 +34,13 @@ from tawa.ir.elementwise import Map
 from tawa.machine.chips import DEFAULT
 from tawa.simulate.interpret.barriers import NamedBarrier
 from tawa.simulate.interpret.clocks import Components
-from tawa.simulate.interpret.cta import Allocation, allocations, barrier_addresses, granule_of, new_cta
+from tawa.simulate.interpret.cta import (
+    Allocation,
+    allocations,
+    barrier_addresses,
+    granule_of,
+    new_cta,
+)
 from tawa.simulate.interpret.global_memory import GlobalMemory
 from tawa.simulate.interpret.hopper import check_exit, check_registers, warp_spans, warps_of
 from tawa.simulate.interpret.launch import kernel_of, number_of, spec_of

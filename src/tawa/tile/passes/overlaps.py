@@ -3,7 +3,8 @@
 A program's accesses have to look as if they were done one after the other. Where two arguments are
 known to be apart, accesses through them need no order: loads run ahead of stores. That is taken for
 granted, noted (`APART`) and looked at by each launch; for arrays that do overlap the kernel is
-compiled once more, with the pair in the option `may_overlap`.
+compiled once more, with the pair in the option `may_overlap`. What `tl.assume_disjoint` promises is
+not looked at; the simulator does.
 
 It matters for two arguments of which one is written: threads that store what they have computed run
 ahead of threads that still load.
@@ -24,7 +25,7 @@ from tawa.base.options import BadOption, Options
 from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, through
-from tawa.ir.kernels import argument_names
+from tawa.ir.kernels import argument_names, disjoint_pairs
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS
 from tawa.tile.analysis.alias import ALIKE, APART, OVERLAPS, STORED_BEFORE, may_alias, origins
 from tawa.tile.analysis.order import may_meet
@@ -52,7 +53,8 @@ class Overlaps:
             )
             if any(may_meet(earlier, later) for earlier in before):
                 later.attributes[STORED_BEFORE] = UnitAttr()
-        apart = sorted(pair for pair in _ordered(kernel) if list(pair) not in given)
+        kept = [*given, *_promised(kernel)]
+        apart = sorted(pair for pair in _ordered(kernel) if list(pair) not in kept)
         if apart:
             kernel.attributes[APART] = StringAttr(json.dumps(apart))
         if alike := sorted(_alike(kernel, apart)):
@@ -65,6 +67,12 @@ class Overlaps:
             others = {number for pair in given if other in pair for number in pair}
             given += [sorted((one, number)) for number in others - {one, other}]
         return sorted(map(list, {tuple(pair) for pair in given}))
+
+
+def _promised(kernel: func.FuncOp) -> list[list[int]]:
+    """The pairs that the kernel's user promises to be apart: no launch looks at them."""
+    names = argument_names(kernel)
+    return [sorted(map(names.index, pair)) for pair in disjoint_pairs(kernel)]
 
 
 def _commute(one: DescStore, other: DescStore) -> bool:
