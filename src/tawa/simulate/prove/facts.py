@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import gcd
 
 from tawa.simulate.prove.unknowns import (
@@ -85,6 +86,12 @@ class Facts:
             },
             self.modulus,
         )
+
+    def _forget(self) -> None:
+        """Forget what was found out: more is known, or less."""
+        self._simple.clear()
+        self._bounds.clear()
+        self.__dict__.pop("_equal", None)
 
     # --- ranges ---------------------------------------------------------------------------------
 
@@ -262,9 +269,24 @@ class Facts:
                 low, high = self._of_term(left)
                 if low is not None and low == high:
                     return plus(low, quotient(of, self.modulus), self.modulus)
+        equal = self._equal.get(found)
+        if equal is not None:
+            return equal
         if found[0] == "op":
             return self._folded(found)
         return Sum(0, ((found, 1),))
+
+    @cached_property
+    def _equal(self) -> dict[Term, Number]:
+        """Operations that are known to be others, or that and a constant: one name for both."""
+        found: dict[Term, Number] = {}
+        for key, (low, high) in self.ranges.items():
+            if low is None or low != high or len(key) != 2:
+                continue
+            (one, n), (other, m) = sorted(key, key=lambda part: (len(_inside(part[0])), repr(part)))
+            if {n, m} == {1, -1} and other[0] == "op" and other not in found:
+                found[other] = plus(term(*one), low, m)
+        return found
 
     def _folded(self, found: Term) -> Number:
         """An operation that the ranges of its operands decide."""
@@ -272,6 +294,8 @@ class Facts:
         same = Sum(0, ((found, 1),))
         if function in ("minsi", "maxsi"):
             low, high = self.bounds(plus(parts[0], parts[1], -1))
+            if low == high == 0:  # the same name, whoever asks
+                return min(parts, key=lambda part: (len(symbols(part)), repr(part)))
             if high is not None and high <= 0:
                 return parts[function == "maxsi"]
             return parts[function == "minsi"] if low is not None and low >= 0 else same
@@ -304,8 +328,7 @@ class Facts:
 
     def assume(self, condition: Term, holds: bool) -> bool:
         """Add a decision; False if it cannot be so."""
-        self._simple.clear()
-        self._bounds.clear()
+        self._forget()
         e = condition[1]
         assert isinstance(e, Sum)
         if condition[0] == "pos":
@@ -314,7 +337,10 @@ class Facts:
             self.restrict(e, (0, 0))
         else:
             self.truths[condition] = False
-        self.contradicted |= _empty(self.bounds(e))
+        exact = self.bounds(e)
+        self.contradicted |= _empty(exact)
+        if exact[0] == exact[1] is not None:
+            self.restrict(e, exact)
         if not self.contradicted:
             self._settle(e)
         return not self.contradicted
@@ -435,8 +461,7 @@ class Facts:
             return
         self.ranges[key] = found
         self.contradicted |= _empty(found)
-        self._simple.clear()
-        self._bounds.clear()
+        self._forget()
         if len(key) == 1 and not self.contradicted:
             self._restrict_operands(key[0][0], found)
 
@@ -467,8 +492,7 @@ class Facts:
     def put(self, e: Sum, to: Range) -> None:
         """Set a sum's range; what was known of it is forgotten."""
         self.ranges.pop(_key(e)[1], None)
-        self._simple.clear()
-        self._bounds.clear()
+        self._forget()
         self.restrict(e, to)
 
     def widen(self, growing: Term) -> None:
@@ -491,6 +515,11 @@ def _of_machine(found: Term) -> Range:
     depth = found[3]
     assert isinstance(depth, int)
     return 0, depth - 1 if found[1] == "slot" else 1
+
+
+def _inside(found: Term) -> frozenset[Term]:
+    """A term and all terms inside it."""
+    return symbols(Sum(0, ((found, 1),)))
 
 
 def _empty(known: Range) -> bool:

@@ -218,14 +218,16 @@ class Cluster:
         for component in self.meetings.values():
             marked[[SEEN, FENCED, LOADED], component, 1:] = False
             marked[TIMED, component, present[component][0]] = True
-        ranks = np.zeros((count, most + 4), np.int32)
-        for component in range(count):
-            now, phase = present.get(component, (0, 0))
-            ranks[component] = _ranks(
-                np.asarray(marked[:, component].any(axis=0)), times, now, phase
-            )
+        ranks = _ranks(marked.any(axis=0), *self._now(present, count))
         last = np.maximum.accumulate(np.where(marked, times, 0), axis=2)
         return ranks[np.arange(count)[:, None], last], ranks
+
+    def _now(self, present: dict[int, tuple[int, int | None]], count: int) -> tuple[Array, Array]:
+        """The present of all components, and the running phases of mbarriers: -1 for others."""
+        now, phases = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for component, (time, phase) in present.items():
+            now[component], phases[component] = time, -1 if phase is None else phase
+        return now, phases
 
     def _forget_clocks(self) -> None:
         """Drop what barriers need not tell: to know less is to be more careful.
@@ -421,20 +423,21 @@ def _numbers(count: int) -> Array:
     return np.arange(count)
 
 
-def _ranks(marks: Array, times: Array, now: int, phase: int | None) -> Array:
-    """The ranks of all times below `now` among the marked, those from `now` on in their distances.
+def _ranks(marks: Array, now: Array, phases: Array) -> Array:
+    """For each component: the ranks of times below `now` among the marked, later ones in distances.
 
-    With a phase, `now` is the one before it, and the phase's rank is as odd or even as it is.
+    Of an mbarrier, `now` is the phase before the running one, whose rank is as odd or even as it.
     """
-    if phase is not None and phase <= 1:
-        return times.astype(np.int32)
-    marks[0] = False
-    marks[now:] = False
-    ranks = np.cumsum(marks)
-    first = int(ranks[-1]) + 1 if now else 0
-    if phase is not None and (first + 1 - phase) % 2:
-        first += 1
-    return np.where(times < now, ranks, times - now + first).astype(np.int32)
+    times = np.arange(marks.shape[1])
+    marks = marks & (times < now[:, None])
+    marks[:, 0] = False
+    ranks = np.cumsum(marks, axis=1)
+    first = np.where(now > 0, ranks[:, -1] + 1, 0)
+    first += (phases >= 0) & ((first + 1 - phases) % 2 == 1)
+    later = times - now[:, None] + first[:, None]
+    found = np.where(times < now[:, None], ranks, later)
+    begun = (phases < 0) | (phases > 1)
+    return np.where(begun[:, None], found, times).astype(np.int32)
 
 
 def _actor_state(actor: Walker) -> ActorState:
