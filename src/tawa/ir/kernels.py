@@ -54,7 +54,7 @@ def argument_names(kernel: func.FuncOp) -> list[str]:
 def disjoint_pairs(kernel: func.FuncOp) -> list[tuple[str, str]]:
     """The names of arguments that are promised to be apart."""
     text = kernel.attributes.get(DISJOINT)
-    found = json.loads(text.data) if isinstance(text, StringAttr) else []
+    found: list[tuple[str, str]] = json.loads(text.data) if isinstance(text, StringAttr) else []
     return [(one, other) for one, other in found]
 
 

@@ -15,7 +15,7 @@ from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
 from tawa.frontend.values.arithmetic import condition, constant_int
 from tawa.frontend.values.conversion import fail
-from tawa.frontend.values.values import Tensor, Value, describe, is_runtime, items_of
+from tawa.frontend.values.values import Descriptor, Tensor, Value, describe, is_runtime, items_of
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import CONSTANT, CONTIGUOUS, MULTIPLE
 from tawa.language.dtypes import int32
@@ -184,9 +184,9 @@ def assume_disjoint(f: FunctionCompiler, arguments: Value) -> None:
 
 def _argument(f: FunctionCompiler, value: Value) -> BlockArgument:
     """The kernel's argument that a value is."""
-    name = getattr(value, "ssa", None)
-    address = isinstance(name, BlockArgument) and isinstance(name.type, PtrType | DescType)
-    if not address or not f.b.is_argument(name):
+    name = value.ssa if isinstance(value, Tensor | Descriptor) else None
+    argument = None if name is None else f.b.argument(name)
+    if argument is None or not isinstance(argument.type, PtrType | DescType):
         raise fail(
             f.b, BadArgument, "`tl.assume_disjoint` takes arguments of the kernel",
             expected="a pointer or a descriptor as the launch gives it",
@@ -194,7 +194,7 @@ def _argument(f: FunctionCompiler, value: Value) -> BlockArgument:
             hint="name the argument, without an offset; of a descriptor that the kernel makes, "
             "its pointer",
         )  # fmt: skip
-    return name
+    return argument
 
 
 def _assume_divisible(f: FunctionCompiler, remainder: SSAValue, zero: SSAValue) -> None:

@@ -79,9 +79,9 @@ class Builder:
         self.block.add_op(op)
         return op
 
-    def is_argument(self, value: SSAValue) -> bool:
-        """Whether a value is an argument of the kernel."""
-        return isinstance(value, BlockArgument) and value.owner is self._first
+    def argument(self, value: SSAValue) -> BlockArgument | None:
+        """The argument of the kernel that a value is."""
+        return next((own for own in self._first.args if own is value), None)
 
     def promise_at_least(self, value: SSAValue, bound: int) -> None:
         """Note that an integer never is less than `bound`."""

@@ -7,7 +7,7 @@ at once, which is one of the schedules. Data is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -18,50 +18,25 @@ from xdsl.ir import Operation, SSAValue
 
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import byte_size, element_of
-from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.core import HopperOp
-from tawa.hopper.dialect.gather import SharedGather, SharedHistogram
+from tawa.hopper.dialect.gather import SharedGather
 from tawa.hopper.dialect.machine import Steps
-from tawa.hopper.dialect.matrix import MatrixDesc, TileWords, Wgmma, WgmmaCommit, WgmmaWait
+from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import (
-    BulkCommit,
-    BulkWait,
-    BulkWaitRead,
-    SharedLoad,
-    SharedStore,
-    Slot,
-    Stmatrix,
-    Subtile,
-    SubtileColumn,
     TmaLoad,
     TmaStore,
 )
 from tawa.hopper.dialect.structure import (
-    Barriers,
     BlockId,
-    ClusterRank,
-    GroupIndex,
     NumBlocks,
     PlanEntry,
-    Ring,
     Role,
-    TeamIndex,
 )
 from tawa.hopper.dialect.sync import (
     ClusterSync,
-    CtaSync,
-    FenceBarrierInit,
-    FenceProxyAsync,
-    MbarrierArrive,
-    MbarrierExpect,
-    MbarrierInit,
-    MbarrierWait,
-    NamedBarrierArrive,
     NamedBarrierSync,
 )
-from tawa.hopper.dialect.transpose import TransposeTile
-from tawa.hopper.dialect.types import BarrierType, FragType, TileType
-from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.actor import HopperActor
@@ -72,12 +47,16 @@ from tawa.simulate.interpret.global_memory import TensorMap
 from tawa.simulate.interpret.machine import SWITCH, Machine, Warps
 from tawa.simulate.interpret.registers import Registers
 from tawa.simulate.prove.code import (
+    ANY_ROW,
     Instruction,
     Strides,
+    arrivals,
+    axes,
     communicates,
     live_values,
     still_to_come,
 )
+from tawa.simulate.prove.op_kinds import ACCESSES, PLACES, STEPS
 from tawa.simulate.prove.path import Loop, NotProvable, Path, Undecided
 from tawa.simulate.prove.turns import NotFree, computed, refuse_turns
 from tawa.simulate.prove.unknowns import (
@@ -93,28 +72,8 @@ from tawa.simulate.prove.unknowns import (
 )
 from tawa.simulate.prove.wheels import Wheels
 
-ACCESSES = (
-    SharedLoad, SharedStore, Stmatrix, TransposeTile, WarpProduct, SharedHistogram, SharedGather,
-    CopyAsync,
-)  # fmt: skip
-"""Ops that access shared memory, and whose places depend on their operands that are no fragments
-(a gather's are taken to be all of its tile)."""
-
-STEPS = (
-    TmaLoad, TmaStore, BulkCommit, BulkWait, BulkWaitRead, CopyArrive, Wgmma, WgmmaCommit,
-    WgmmaWait, MbarrierInit, FenceBarrierInit, FenceProxyAsync, CtaSync, ClusterSync,
-    MbarrierExpect, MbarrierWait, MbarrierArrive, NamedBarrierSync, NamedBarrierArrive,
-)  # fmt: skip
-"""Ops that communicate otherwise."""
-
-PLACES = (Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, Slot, Subtile, SubtileColumn,
-          MatrixDesc, TileWords)  # fmt: skip
-"""Ops whose results are known integers where their operands are."""
-
-
 ROUNDS = 2
 """Phases of a new mbarrier that are taken to be over: an even number."""
-ANY_ROW = -1
 SHORT = 32
 """Iterations of a loop, if it can have no more, that are told apart to its end."""
 
@@ -171,8 +130,8 @@ class Walker(HopperActor):
         """Take the code to walk through, the kernel's parameters, and the path's decisions."""
         self.code, self.given, self.path, self.wheels = code, given, path, wheels
         self.blocked = wheels.blocked(code)
-        self.arrivals = still_to_come(code, [frozenset(_arrivals(step)) for step in code])
-        self.axes = still_to_come(code, [frozenset(_axes(step)) for step in code])
+        self.arrivals = still_to_come(code, [frozenset(arrivals(step)) for step in code])
+        self.axes = still_to_come(code, [frozenset(axes(step)) for step in code])
         self.live = [tuple(v for v in live if v not in given) for live in live_values(code)]
         strides = Strides(code)
         self.strides = [strides.of(live) for live in self.live]
@@ -321,7 +280,7 @@ class Walker(HopperActor):
         """As if two rounds were over and everybody knew: phases by other names, as later ones."""
         super().mbarrier_init(barrier, arrivals)
         found = self.cta.mbarriers[barrier]
-        found.phase = ROUNDS
+        found.phase = found.published[:, found.component] = ROUNDS
         for actor in self.everyone:
             actor.clock[:, :, found.component] = ROUNDS
 
@@ -604,21 +563,6 @@ class Walker(HopperActor):
             return self.machine.meeting
         number = self.integer(op.barrier) if isinstance(op, NamedBarrierSync) else 0
         return self.cta.named_barrier(number)
-
-
-def _arrivals(step: Instruction) -> Iterator[int]:
-    """Where the row begins at which an op arrives."""
-    if step.kind != "op" or isinstance(step.op, MbarrierWait | MbarrierInit | Barriers):
-        return
-    for value in step.op.operands:
-        if isinstance(value.type, BarrierType):
-            known = isinstance(value.owner, Barriers)
-            yield value.owner.offset.value.data if known else ANY_ROW
-
-
-def _axes(step: Instruction) -> Iterator[int]:
-    if isinstance(step.op, BlockId):
-        yield step.op.axis.value.data
 
 
 class _Never:

@@ -15,8 +15,9 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import TmaLoad, TmaStore
-from tawa.hopper.dialect.structure import OneThread, Role, SharedWarpGroup
-from tawa.hopper.dialect.types import FragType, TensorMapType
+from tawa.hopper.dialect.structure import Barriers, BlockId, OneThread, Role, SharedWarpGroup
+from tawa.hopper.dialect.sync import MbarrierInit, MbarrierWait
+from tawa.hopper.dialect.types import BarrierType, FragType, TensorMapType
 from tawa.ir.effects import (
     BARRIER,
     COPYING,
@@ -31,6 +32,9 @@ from tawa.ir.effects import (
 from tawa.ir.elementwise import Map
 
 COMMUNICATION = (SHARED, BARRIER, PHASE, MEETING, COPYING, PRODUCTS, PROXY)
+
+ANY_ROW = -1
+"""Stands for all rows of mbarriers, where it is not known which."""
 
 Moves = tuple[tuple[SSAValue, SSAValue], ...]
 
@@ -299,6 +303,22 @@ def still_to_come(
     return found
 
 
+def arrivals(step: Instruction) -> Iterator[int]:
+    """Where the row begins at which an op arrives."""
+    if step.kind != "op" or isinstance(step.op, MbarrierWait | MbarrierInit | Barriers):
+        return
+    for value in step.op.operands:
+        if isinstance(value.type, BarrierType):
+            row = value.owner
+            yield row.offset.value.data if isinstance(row, Barriers) else ANY_ROW
+
+
+def axes(step: Instruction) -> Iterator[int]:
+    """The axes of which an op gives the CTA's index."""
+    if isinstance(step.op, BlockId):
+        yield step.op.axis.value.data
+
+
 def live_values(code: Sequence[Instruction]) -> list[tuple[SSAValue, ...]]:
     """For each place in the code (its end, too) the values that are used from there on."""
     live: list[set[SSAValue]] = [set() for _ in range(len(code) + 1)]
@@ -349,5 +369,5 @@ class Strides:
     def of(self, live: Sequence[SSAValue]) -> list[SSAValue]:
         """Those among live values that say where an actor is: within the loop, its own."""
         found = [value for value in live if value in self.names]
-        own = [value for value in found if isinstance(value, BlockArgument)]
+        own: list[SSAValue] = [value for value in found if isinstance(value, BlockArgument)]
         return own or found

@@ -420,11 +420,10 @@ def _count_from_zero(actors: list[Walker], path: Path) -> None:
     shifts = {loop.shift for actor in actors for loop in actor.loops_open}
     more: dict[Term, int] = {}
     for number in _numbers_held(actors):
-        if not isinstance(number, Sum) or len(number.terms) > 1:
-            continue
-        found, factor = number.terms[0]
-        if found[0] == "new" and factor == 1 and found not in shifts:
-            more.setdefault(found, number.constant)
+        if isinstance(number, Sum):
+            (found, factor), *others = number.terms
+            if found[0] == "new" and factor == 1 and not others and found not in shifts:
+                more.setdefault(found, number.constant)
     more = {found: by for found, by in more.items() if by}
     if not more:
         return

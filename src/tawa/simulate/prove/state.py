@@ -218,7 +218,7 @@ class Cluster:
         for component in self.meetings.values():
             marked[[SEEN, FENCED, LOADED], component, 1:] = False
             marked[TIMED, component, present[component][0]] = True
-        ranks = _ranks(marked.any(axis=0), *self._now(present, count))
+        ranks = _ranks(np.asarray(marked.any(axis=0)), *self._now(present, count))
         last = np.maximum.accumulate(np.where(marked, times, 0), axis=2)
         return ranks[np.arange(count)[:, None], last], ranks
 
@@ -428,15 +428,16 @@ def _ranks(marks: Array, now: Array, phases: Array) -> Array:
 
     Of an mbarrier, `now` is the phase before the running one, whose rank is as odd or even as it.
     """
-    times = np.arange(marks.shape[1])
-    marks = marks & (times < now[:, None])
-    marks[:, 0] = False
-    ranks = np.cumsum(marks, axis=1)
-    first = np.where(now > 0, ranks[:, -1] + 1, 0)
+    times: Array = np.arange(marks.shape[1])
+    before: Array = times < now[:, None]
+    kept: Array = marks & before
+    kept[:, 0] = False
+    ranks: Array = np.cumsum(kept, axis=1)
+    first: Array = np.where(now > 0, ranks[:, -1] + 1, 0)
     first += (phases >= 0) & ((first + 1 - phases) % 2 == 1)
-    later = times - now[:, None] + first[:, None]
-    found = np.where(times < now[:, None], ranks, later)
-    begun = (phases < 0) | (phases > 1)
+    later: Array = times - now[:, None] + first[:, None]
+    begun: Array = (phases < 0) | (phases > 1)
+    found: Array = np.where(before, ranks, later)
     return np.where(begun[:, None], found, times).astype(np.int32)
 
 
