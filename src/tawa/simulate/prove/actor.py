@@ -301,9 +301,6 @@ class Walker(HopperActor):
             raise NotProvable("a loop whose step is not positive")
         loop = Loop(op, first, 0, end, by)
         left = simple(plus(end, first, -1))
-        close = None if isinstance(left, int) else self.path.facts.close_ends(left)
-        if close is not None:
-            raise Undecided(close)
         most = self.path.facts.bounds(left)[1]
         if (
             isinstance(by, int)

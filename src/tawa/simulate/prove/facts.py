@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import gcd
 
 from tawa.simulate.prove.unknowns import (
@@ -39,9 +38,6 @@ def _meet(a: Range, b: Range) -> Range:
 
 
 LIMITS = {("op", "minsi"), ("op", "maxsi")}
-MONOTONE = LIMITS | {("op", "divsi")}
-CLOSE = 4
-"""Numbers that a limit may be away from one of its ends to be decided where a loop begins."""
 
 
 class NeedsModulus(Exception):
@@ -86,12 +82,6 @@ class Facts:
             },
             self.modulus,
         )
-
-    def _forget(self) -> None:
-        """Forget what was found out: more is known, or less."""
-        self._simple.clear()
-        self._bounds.clear()
-        self.__dict__.pop("_equal", None)
 
     # --- ranges ---------------------------------------------------------------------------------
 
@@ -148,34 +138,7 @@ class Facts:
             known = self.ranges.get(key)
             if known is not None:
                 low, high = _meet((low, high), _times(known, factor, number.constant))
-        if len(number.terms) == 2:
-            low, high = _meet((low, high), self._alike(number))
         return low, high
-
-    def _alike(self, number: Sum) -> Range:
-        """The difference of two limits with a common end, or of quotients by the same number.
-
-        Both grow with their operands, and by no more than these.
-        """
-        (one, factor), (other, opposite) = number.terms
-        if factor != -opposite or one[:3] != other[:3] or one[:2] not in MONOTONE:
-            return None, None
-        (a, b), (c, d) = (tuple(parts_of(t)) for t in (one, other))
-        size = 1
-        if one[1] == "divsi":
-            if b != d or not isinstance(b, int) or b <= 0:
-                return None, None
-            size = b
-        elif a in (c, d):
-            a, c = b, d if a == c else c
-        elif b == c:
-            c = d
-        elif b != d:
-            return None, None
-        low, high = self.bounds(plus(a, c, -1))
-        least = None if low is None else -((max(-low, 0) + size - 1) // size)
-        most = None if high is None else (max(high, 0) + size - 1) // size
-        return _times((least, most), factor, number.constant)
 
     def _beside(self, number: Sum, key: Terms, known: Range) -> Range:
         """A number as a multiple of a sum that is known, and the rest, of fewer terms than that."""
@@ -269,24 +232,9 @@ class Facts:
                 low, high = self._of_term(left)
                 if low is not None and low == high:
                     return plus(low, quotient(of, self.modulus), self.modulus)
-        equal = self._equal.get(found)
-        if equal is not None:
-            return equal
         if found[0] == "op":
             return self._folded(found)
         return Sum(0, ((found, 1),))
-
-    @cached_property
-    def _equal(self) -> dict[Term, Number]:
-        """Operations that are known to be others, or that and a constant: one name for both."""
-        found: dict[Term, Number] = {}
-        for key, (low, high) in self.ranges.items():
-            if low is None or low != high or len(key) != 2:
-                continue
-            (one, n), (other, m) = sorted(key, key=lambda part: (len(_inside(part[0])), repr(part)))
-            if {n, m} == {1, -1} and other[0] == "op" and other not in found:
-                found[other] = plus(term(*one), low, m)
-        return found
 
     def _folded(self, found: Term) -> Number:
         """An operation that the ranges of its operands decide."""
@@ -294,8 +242,6 @@ class Facts:
         same = Sum(0, ((found, 1),))
         if function in ("minsi", "maxsi"):
             low, high = self.bounds(plus(parts[0], parts[1], -1))
-            if low == high == 0:  # the same name, whoever asks
-                return min(parts, key=lambda part: (len(symbols(part)), repr(part)))
             if high is not None and high <= 0:
                 return parts[function == "maxsi"]
             return parts[function == "minsi"] if low is not None and low >= 0 else same
@@ -328,7 +274,8 @@ class Facts:
 
     def assume(self, condition: Term, holds: bool) -> bool:
         """Add a decision; False if it cannot be so."""
-        self._forget()
+        self._simple.clear()
+        self._bounds.clear()
         e = condition[1]
         assert isinstance(e, Sum)
         if condition[0] == "pos":
@@ -337,10 +284,7 @@ class Facts:
             self.restrict(e, (0, 0))
         else:
             self.truths[condition] = False
-        exact = self.bounds(e)
-        self.contradicted |= _empty(exact)
-        if exact[0] == exact[1] is not None:
-            self.restrict(e, exact)
+        self.contradicted |= _empty(self.bounds(e))
         if not self.contradicted:
             self._settle(e)
         return not self.contradicted
@@ -394,33 +338,6 @@ class Facts:
                     return found
         return None
 
-    def close_ends(self, number: Number) -> Term | None:
-        """A condition that decides a limit in a number which is never far from one of its ends.
-
-        Then one number is that end or a little less: loops that run to either are alike.
-        """
-        if isinstance(number, int):
-            return None
-        for found, _ in number.terms:
-            if found[:2] not in LIMITS:
-                continue
-            for end in parts_of(found):
-                low, high = self.bounds(plus(term(*found), end, -1))
-                if low is not None and high is not None and high - low < CLOSE:
-                    return self._innermost(found)
-        return None
-
-    def _innermost(self, found: Term) -> Term | None:
-        """A condition that decides a limit, or one that is an end of it, plus a number."""
-        ends = list(parts_of(found))
-        for end in ends:
-            for inner, _ in () if isinstance(end, int) else end.terms:
-                if inner[:2] in LIMITS:
-                    condition = self._innermost(inner)
-                    if condition is not None:
-                        return condition
-        return undecided_in(positive(plus(ends[0], ends[1], -1)))
-
     def _residue_for(self, found: Term) -> Term | None:
         """A condition about what a division needs to know of its operand."""
         a, by = parts_of(found)
@@ -461,7 +378,8 @@ class Facts:
             return
         self.ranges[key] = found
         self.contradicted |= _empty(found)
-        self._forget()
+        self._simple.clear()
+        self._bounds.clear()
         if len(key) == 1 and not self.contradicted:
             self._restrict_operands(key[0][0], found)
 
@@ -492,7 +410,8 @@ class Facts:
     def put(self, e: Sum, to: Range) -> None:
         """Set a sum's range; what was known of it is forgotten."""
         self.ranges.pop(_key(e)[1], None)
-        self._forget()
+        self._simple.clear()
+        self._bounds.clear()
         self.restrict(e, to)
 
     def widen(self, growing: Term) -> None:
@@ -515,11 +434,6 @@ def _of_machine(found: Term) -> Range:
     depth = found[3]
     assert isinstance(depth, int)
     return 0, depth - 1 if found[1] == "slot" else 1
-
-
-def _inside(found: Term) -> frozenset[Term]:
-    """A term and all terms inside it."""
-    return symbols(Sum(0, ((found, 1),)))
 
 
 def _empty(known: Range) -> bool:

@@ -428,17 +428,21 @@ def _ranks(marks: Array, now: Array, phases: Array) -> Array:
 
     Of an mbarrier, `now` is the phase before the running one, whose rank is as odd or even as it.
     """
-    times: Array = np.arange(marks.shape[1])
-    before: Array = times < now[:, None]
-    kept: Array = marks & before
+    times = _numbers(marks.shape[1])
+    before = _array(times < now[:, None])
+    kept = _array(marks & before)
     kept[:, 0] = False
-    ranks: Array = np.cumsum(kept, axis=1)
-    first: Array = np.where(now > 0, ranks[:, -1] + 1, 0)
+    ranks = _array(np.cumsum(kept, axis=1))
+    first = _array(np.where(now > 0, ranks[:, -1] + 1, 0))
     first += (phases >= 0) & ((first + 1 - phases) % 2 == 1)
-    later: Array = times - now[:, None] + first[:, None]
-    begun: Array = (phases < 0) | (phases > 1)
-    found: Array = np.where(before, ranks, later)
-    return np.where(begun[:, None], found, times).astype(np.int32)
+    later = _array(times - now[:, None] + first[:, None])
+    begun = _array((phases < 0) | (phases > 1))
+    found = _array(np.where(before, ranks, later))
+    return _array(np.where(begun[:, None], found, times)).astype(np.int32)
+
+
+def _array(found: Any) -> Array:
+    return found
 
 
 def _actor_state(actor: Walker) -> ActorState:

@@ -219,12 +219,8 @@ def _opaque(function: str, kind: str, values: Sequence[Number]) -> Number:
                 return found
         if kind == "i1" and function in ("andi", "ori", "xori"):
             return _logical(function, a, b)
-        if function in ("minsi", "maxsi"):
-            if a == b:
-                return a
-            if isinstance(a, Sum) and isinstance(b, Sum) and a.constant == b.constant != 0:
-                beside = [Sum(0, a.terms), Sum(0, b.terms)]
-                return plus(_opaque(function, kind, beside), a.constant)
+        if a == b and function in ("minsi", "maxsi"):
+            return a
         if function in ("andi", "ori", "xori") and isinstance(a, Sum) and isinstance(b, int):
             low = _of_low_bits(function, a, b)
             if low is not None:
