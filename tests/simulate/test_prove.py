@@ -36,6 +36,14 @@ def test_correct_kernels_are_proved(kind: str):
     assert proof.states < 100
 
 
+def test_a_loop_that_counts_by_what_it_carries_comes_back_to_a_state():
+    """A look-back goes on to the program before, for as many as there are."""
+    scan = next(small for small in LAUNCHES if small.name == "scan")
+    proof = prove(scan.recorded().compile().module("hopper"))
+    assert proof.proved, proof.why
+    assert proof.states < 20
+
+
 @pytest.mark.parametrize("name", [e.name for e in EDITS if e.error not in REGISTERS])
 def test_broken_kernels_never_are(name: str):
     assert not prove(broken(name).module()).proved
