@@ -44,6 +44,7 @@ from tawa.tile.passes.descriptor_pointers import DescriptorPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
 from tawa.tile.passes.early_loads import EarlyLoads
 from tawa.tile.passes.guarded_masks import GuardMasks
+from tawa.tile.passes.late_reductions import LateReductions
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.reciprocals import Reciprocals
@@ -103,6 +104,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             EarlyLoads(),
             SharedExtremes(),
             CarriedPointers(),
+            LateReductions(options),
             Partition(options, decided),
             # Before everything that takes products for those of warp groups.
             WarpProducts(options, decided),
