@@ -67,6 +67,19 @@ def test_a_warp_has_an_odd_row_side_by_side(n: int, apart: bool) -> None:
     assert all(np.ptp(w) == 255 for w in warps) == apart
 
 
+@tawa.jit
+def shifted(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + tl.program_id(0) * n + at, mask=at < n, other=0.0)
+    tl.store(y + tl.program_id(0) * n + at, v - tl.max(v, 0), mask=at < n)
+
+
+def test_warps_that_meet_take_turns_in_a_row() -> None:
+    compiled = shifted.compile("*f32", "*f32", "i32", BLOCK=1024)
+    ((_, layout),) = accesses(compiled, "global_store")
+    assert parse_layout(layout) == blocked((1024,), 4, 1)
+
+
 def test_rows_of_a_tile_are_not_divided_among_warps() -> None:
     a = Arrays()
     x, y = a.random("f32", 19, 101), a.output("f32", 19, 101)

@@ -62,6 +62,14 @@ def test_loads_in_place_run_a_few_strips_ahead() -> None:
     assert all("hopper.strips" in line for line in loads)
 
 
+def test_wide_loads_in_place_come_first() -> None:
+    x, y = np.zeros((3, 8192), np.float32), np.zeros((3, 8192), np.float32)
+    args = [x, 8192, y, 8192, x, 8192, 8192]
+    text = str(gated.compile(*args, BLOCK=4096).stages["hopper"])
+    loads = [line for line in text.splitlines() if '"hopper.global_load"' in line]
+    assert not any("hopper.strips" in line for line in loads)
+
+
 def test_what_was_compiled_for_equal_strides_is_refused_others() -> None:
     x, y = stored(np.zeros((4, 512)), "f32"), stored(np.zeros((2, 512)), "f32")
     compiled = gated.compile(x, 512, y, 512, x, 512, 512, BLOCK=512)

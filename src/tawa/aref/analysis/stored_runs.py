@@ -11,7 +11,7 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
-from tawa.tile.dialect.ops import Scan, ScanWith, Store
+from tawa.tile.dialect.ops import ArgReduce, Reduce, ReduceWith, Scan, ScanWith, Store
 
 WIDEST = SM_90A.copy_unit
 """Bytes of a thread's widest access, and the most that are known of where an array begins."""
@@ -33,14 +33,15 @@ def is_side_by_side(axes: AxisAnalysis, value: SSAValue, dim: int) -> bool:
     """Whether what a warp has of a tile's rows along `dim` should be side by side.
 
     They are scanned, or stored from anywhere: of a sector that two warps write at different times,
-    memory may have to be read in between.
+    memory may have to be read in between. Where a tile is reduced, warps meet and write at the same
+    time; a row that ends early is then shared better if they take turns.
     """
-    return any(
-        op.axis.value.data == dim
-        if isinstance(op, Scan | ScanWith)
-        else isinstance(op, Store) and _begins_anywhere(axes, op, dim)
-        for op in _reached(value)
-    )
+    ops = list(_reached(value))
+    if any(isinstance(op, Scan | ScanWith) and op.axis.value.data == dim for op in ops):
+        return True
+    meet = any(isinstance(op, Reduce | ArgReduce | ReduceWith) for op in ops)
+    stores = (op for op in ops if isinstance(op, Store))
+    return not meet and any(_begins_anywhere(axes, op, dim) for op in stores)
 
 
 def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:
@@ -49,16 +50,16 @@ def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:
     info, size = axes.of(op.ptr), byte_size(element_of(op.value.type))
     along = fastest(axes, op.ptr)[0]
     begins = math.gcd(info.multiple[along], WIDEST) * size
-    return along == dim and info.contiguous[along] > 1 and begins < WIDEST
+    return along == dim and info.contiguous[along] > 1 and size > 1 and begins < WIDEST
 
 
 def _reached(value: SSAValue) -> Iterator[Operation]:
-    """What uses the elements of a tile, as they are or computed one by one."""
+    """What uses the elements of a tile, as they are, computed one by one or scanned."""
     work, seen = [value], {value}
     while work:
         for use in work.pop().uses:
             op = use.operation
             yield op
-            if isinstance(op, Map) and op.result not in seen:
+            if isinstance(op, Map | Scan) and op.result not in seen:
                 seen.add(op.result)
                 work.append(op.result)

@@ -35,6 +35,7 @@ from tawa.ir.effects import is_pure, is_terminator
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import LOWERED
 from tawa.ir.traits import is_elementwise
+from tawa.machine.chips import SM_90A
 
 LEAST_WIDTH = 4
 """Registers of a strip: instructions that do not wait for each other, beside other warps'."""
@@ -43,6 +44,8 @@ LEAST_OPS = 4
 AHEAD_BYTES = 128
 """What a thread has on the way from memory beside a strip's work, at most: all threads of a
 multiprocessor together have several times of what its latency asks for."""
+WIDEST = SM_90A.copy_unit
+"""Bytes of a thread's widest access."""
 AHEAD_LOADS = 16
 """The instructions that load it. Between more of them the assembler puts functions of those that
 came first, whose results it then holds until they may be stored."""
@@ -207,11 +210,18 @@ def _keeps_own(block: Block) -> bool:
     loads = (op for op in block.ops if isinstance(op, GlobalLoad))
     in_place = [op for op in loads if argument_of(op.pointers) in stored]
     return None not in stored and all(
-        _are_distinct(load.pointers) and are_equal(load.pointers, store.pointers)
+        _is_narrow(load)
+        and _are_distinct(load.pointers)
+        and are_equal(load.pointers, store.pointers)
         for load in in_place
         for store in stores
         if argument_of(store.pointers) is argument_of(load.pointers)
     )
+
+
+def _is_narrow(op: GlobalLoad) -> bool:
+    """Whether a load is one of many; of the widest, all come first, and all stores behind them."""
+    return op.vector.value.data * byte_size(element_of(op.value.type)) < WIDEST
 
 
 def _are_distinct(pointers: SSAValue) -> bool:
