@@ -103,8 +103,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Before loads become copies of the loop.
             EarlyLoads(),
             SharedExtremes(),
-            CarriedPointers(),
-            LateReductions(options),
+            *_carried(options),
             Partition(options, decided),
             # Before everything that takes products for those of warp groups.
             WarpProducts(options, decided),
@@ -154,6 +153,11 @@ def _masked(options: Options, decided: Decisions) -> list[Any]:
     They go behind branches once scales have moved past what they choose.
     """
     return [SplitLoops(options, decided), ScaledExponents(options), GuardMasks(options, decided)]
+
+
+def _carried(options: Options) -> list[Pass]:
+    """What loops carry in place of tiles of pointers and of what is reduced."""
+    return [CarriedPointers(), LateReductions(options)]
 
 
 def _for_the_assembler(options: Options) -> list[Pass]:
