@@ -157,6 +157,21 @@ class Layout:
         reg = tuple(m for m in self.reg if m.dim != dim)
         return Layout(shape, reg, copies(self.lane), copies(self.warp))
 
+    def repeated(self, dim: int, times: int) -> Layout:
+        """The layout of the tile whose elements along `dim` stand there so many times in a row.
+
+        A thread holds all copies of what it holds, one after the other.
+        """
+
+        def apart(modes: Modes) -> Modes:
+            return tuple(
+                Mode(m.extent, m.dim, m.stride * times) if m.dim == dim else m for m in modes
+            )
+
+        shape = self.shape[:dim] + (self.shape[dim] * times,) + self.shape[dim + 1 :]
+        reg = (Mode(times, dim, 1), *apart(self.reg))
+        return Layout(shape, reg, apart(self.lane), apart(self.warp))
+
     def expanded(self, dim: int) -> Layout:
         """The layout of the tile with a dimension of extent 1 inserted at `dim`."""
 

@@ -54,6 +54,7 @@ from tawa.tile.dialect.ops import (
     ExpandDims,
     Load,
     Reduce,
+    Repeat,
     Reshape,
     Splat,
     Store,
@@ -122,6 +123,17 @@ def lower_reshape(g: GroupLowering, op: Reshape) -> None:
     exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
     flat = g.add(SharedLoad(place, FragType.of(source.type.element_type, linear(wanted))))
     g.fragments[op.result] = g.add(Relabel(flat, wanted))
+
+
+def lower_repeat(g: GroupLowering, op: Repeat) -> None:
+    """The same registers, each several times."""
+    source, times = natural(g, op.value), op.times.value.data
+    assert isinstance(source.type, FragType)
+    layout = source.type.layout.repeated(op.axis.value.data, times)
+    registers = [r // times for r in range(layout.registers)]
+    value = g.add(Rearrange(source, registers, layout))
+    wanted = g.layouts.of.get(op.result) or layout
+    g.fragments[op.result] = convert(g, value, wanted)
 
 
 def linear(layout: Layout) -> Layout:
@@ -376,6 +388,7 @@ TENSORS: dict[type[Operation], Callable[..., None]] = {
     Broadcast: lower_lazy,
     aref.Unset: lower_lazy,
     Trans: lower_trans,
+    Repeat: lower_repeat,
     Reshape: lower_reshape,
     Reduce: lower_reduce,
     aref.Any: lower_any,

@@ -47,6 +47,7 @@ from tawa.tile.passes.guarded_masks import GuardMasks
 from tawa.tile.passes.late_reductions import LateReductions
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
+from tawa.tile.passes.repeated_loads import RepeatedLoads
 from tawa.tile.passes.reciprocals import Reciprocals
 from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
@@ -90,6 +91,8 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
     stages: dict[str, Callable[[], list[Any]]] = {
         "tile": lambda: [SameArrays(options), Waits(), Simplify()],
         "aref": lambda: [
+            # Before copies in bulk, which smaller tiles may be, too.
+            RepeatedLoads(),
             *described(options, decided),
             # Before all that moves accesses.
             Overlaps(options),
@@ -108,7 +111,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Before everything that takes products for those of warp groups.
             WarpProducts(options, decided),
             # While loads, gets and products are as partition leaves them.
-            Conversions(options, decided),
+            Conversions(options, decided, enabled=not slack.registers and slack.stages > 1),
             Transposes(decided),
             # Once rings are final.
             LastIterationPeeling(decided),

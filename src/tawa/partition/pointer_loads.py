@@ -40,7 +40,7 @@ from tawa.machine.costs import DIVISIONS
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run
 from tawa.tile.analysis.zero import is_zero
-from tawa.tile.dialect.ops import DescLoad, Dot, Join, Load, Reshape, Split, Trans
+from tawa.tile.dialect.ops import DescLoad, Dot, Join, Load, Repeat, Reshape, Split, Trans
 
 TURNED = "aref.turned"
 """Attribute of a load whose tile lies in its ring as its transpose."""
@@ -64,7 +64,7 @@ ROWS_AT_ONCE = SM_90A.copied_rows
 EITHER_WAY = SM_90A.either_way_bytes
 """Bytes of the elements that products take with K along either dimension."""
 
-THROUGH = (Map, Trans, Reshape, Join, Split)
+THROUGH = (Map, Trans, Reshape, Repeat, Join, Split)
 """What an operand may go through on its way to a product."""
 
 

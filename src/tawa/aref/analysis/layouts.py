@@ -53,6 +53,7 @@ from tawa.tile.dialect.ops import (
     Load,
     Reduce,
     ReduceWith,
+    Repeat,
     Reshape,
     Scan,
     ScanWith,
@@ -370,6 +371,8 @@ class Layouts:
             return joined(known)
         if isinstance(op, Trans):
             return known.permuted(op.permutation)
+        if isinstance(op, Repeat):
+            return known.repeated(op.axis.value.data, op.times.value.data)
         if isinstance(op, Reshape):
             shape = shape_of(op.results[0].type)
             return known.reshaped(shape) or self.default(op.results[0])

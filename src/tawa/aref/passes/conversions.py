@@ -51,9 +51,6 @@ from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Dot, Load, Trans
 
-WARPS = (2 * SM_90A.group_warps, SM_90A.group_warps)
-"""That the role may have: as many as there are registers for."""
-
 BESIDE = SM_90A.thresholds.addresses
 """Registers beside its accumulators that a computing thread keeps when it shares with the role."""
 
@@ -85,6 +82,8 @@ class Conversions:
 
     options: Options
     decided: Decisions
+    enabled: bool = True
+    """Not where an attempt found too few registers."""
     name: ClassVar[str] = "conversions"
     contract: ClassVar[Contract] = Contract(
         requires=(AS_PARTITIONED, DOTS, GROUP_PRODUCTS, OPEN_SLOTS), invalidates=(TIDY,)
@@ -92,6 +91,8 @@ class Conversions:
 
     def apply(self, module: ModuleOp) -> None:
         """Add the role where an operand has one."""
+        if not self.enabled:
+            return
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
         groups = [op for op in kernel.body.block.ops if isinstance(op, WarpGroup)]
         consumer = next((g for g in groups if g.computes), None)
@@ -130,7 +131,10 @@ class Conversions:
     def _warps(
         self, consumer: WarpGroup, loaders: Sequence[WarpGroup], operands: Sequence[_Operand]
     ) -> int:
-        """The warps of the role; 0 if registers are too few, or there is nothing to do."""
+        """The warps of the role; 0 if registers are too few, or there is nothing to do.
+
+        With fewer than compute it would fall behind: they convert as fast, and products wait.
+        """
         if not operands:
             return 0
         own = consumer.warps.value.data
@@ -139,14 +143,10 @@ class Conversions:
         held = accumulator_registers(last, own)
         copiers = sum(g.warps.value.data for g in loaders if g.copies is not None)
         largest = max(math.prod(shape_of(o.value.type)) for o in operands)
-        for warps in WARPS:
-            elements = largest // (SM_90A.lanes * warps)
-            shares = Sharing(own, held, copiers, 0, warps, elements)
-            split = shares.split(self.options.machine, narrow=False, spare=0)
-            # The assembler takes no product that does not fit in what threads are launched with.
-            if min(split.limit, split.entry) >= held + BESIDE:
-                return warps
-        return 0
+        shares = Sharing(own, held, copiers, 0, own, largest // (SM_90A.lanes * own))
+        split = shares.split(self.options.machine, narrow=False, spare=0)
+        # The assembler takes no product that does not fit in what threads are launched with.
+        return own if min(split.limit, split.entry) >= held + BESIDE else 0
 
 
 def _goes_on(dot: Dot) -> bool:

@@ -300,6 +300,10 @@ def _not_negative(value: SSAValue) -> bool:
 def _not_negative_with(value: SSAValue) -> Sequence[SSAValue] | None:
     """What must have no negative element for a value to have none; None if it may have one."""
     op = value.owner
+    if isinstance(value, BlockArgument):
+        loop = value.owner.parent_op()
+        counts = isinstance(loop, scf.ForOp) and value.index == 0
+        return (loop.lb, loop.step) if counts and isinstance(loop, scf.ForOp) else None
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
         return () if op.value.value.data >= 0 else None
     if isinstance(op, Arange):

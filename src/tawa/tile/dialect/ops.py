@@ -62,6 +62,7 @@ from tawa.tile.dialect.value_ops import (
     Join,
     NumPrograms,
     ProgramId,
+    Repeat,
     Reshape,
     RowEnds,
     Splat,
@@ -80,7 +81,7 @@ __all__ = [
     "Asm", "AsmEffect", "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat",
     "DescBase", "DescLoad", "DescSize", "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather",
     "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce",
-    "ReduceWith", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
+    "ReduceWith", "Repeat", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
     "Trans", "Yield", "pointee", "products_summed", "spreads", "tensor_type", "tile_context",
 ]  # fmt: skip
 

@@ -195,6 +195,41 @@ class Broadcast(TileOp):
 
 
 @irdl_op_definition
+class Repeat(TileOp):
+    """Each element along `axis` as often as `times` says, one after the other."""
+
+    name = "tile.repeat"
+    value = operand_def(Tensor)
+    axis = prop_def(IntegerAttr)
+    times = prop_def(IntegerAttr)
+    result = result_def(Tensor)
+    traits = traits_def(Pure(), Spreads())
+    assembly_format = "$value `axis` $axis `times` $times attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, value: SSAValue | Operation, axis: int, times: int) -> None:
+        source = SSAValue.get(value)
+        shape = list(shape_of(source.type))
+        shape[axis] *= times
+        result = TensorType(element_of(source.type), shape)
+        properties = {"axis": IntegerAttr(axis, i64_attr), "times": IntegerAttr(times, i64_attr)}
+        super().__init__(operands=[source], properties=properties, result_types=[result])
+
+    def verify_(self) -> None:
+        """Check that one dimension grows."""
+        shape = list(shape_of(self.value.type))
+        axis = self.axis.value.data
+        fits = 0 <= axis < len(shape)
+        if fits:
+            shape[axis] *= self.times.value.data
+        fits = fits and tuple(shape) == shape_of(self.result.type)
+        require(fits, f"cannot repeat {self.value.type} to {self.result.type}")
+
+    def evaluate(self, value: Array) -> Array:
+        """See the class."""
+        return np.repeat(value, self.times.value.data, self.axis.value.data)
+
+
+@irdl_op_definition
 class ExpandDims(TileOp):
     """Insert a dimension of size 1 before `axis`."""
 
@@ -435,6 +470,6 @@ class RowEnds(TileOp):
 
 
 VALUE_OPS = (
-    ProgramId, NumPrograms, Arange, Splat, Broadcast, ExpandDims, Reshape, Trans,
+    ProgramId, NumPrograms, Arange, Splat, Broadcast, Repeat, ExpandDims, Reshape, Trans,
     ExtractSlice, Join, Split, Cat, RowEnds,
 )  # fmt: skip

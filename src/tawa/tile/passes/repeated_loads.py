@@ -1,0 +1,179 @@
+"""Rows that are loaded several times in a row are loaded once.
+
+Packed weights are loaded by the place of their word (`k // 8`), so that runs of eight rows of a
+tile have the same addresses. The tile would be eight times as large as what it is loaded from, in
+the slots that it goes through too. What is known of runs of equal elements (`axis_info`) shows it:
+the addresses are then computed for the first of each run, and what is loaded is repeated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tawa.base.spans import copy_span
+from tawa.base.types import element_of, shape_of
+from tawa.ir.contracts import Contract
+from tawa.ir.elementwise import Map
+from tawa.ir.properties import TIDY
+from tawa.tile.analysis.axis_info import AxisAnalysis
+from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Load, Repeat, Splat, Trans
+
+
+@dataclass(frozen=True)
+class RepeatedLoads:
+    """Load the first row of each run of rows that are loaded from the same addresses."""
+
+    name: ClassVar[str] = "repeated-loads"
+    contract: ClassVar[Contract] = Contract(invalidates=(TIDY,))
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite every load of a matrix whose addresses and masks come in runs of equal rows."""
+        axes = AxisAnalysis()
+        loads = [op for op in module.walk() if isinstance(op, Load)]
+        plain = [op for op in loads if op.volatile is None and op.desc is None]
+        for load in [op for op in plain if len(shape_of(op.result.type)) == 2]:
+            run = _run_of_rows(load, axes)
+            if run > 1:
+                _load_rows(load, run, axes)
+
+
+def _run_of_rows(load: Load, axes: AxisAnalysis) -> int:
+    """How many rows in a row are loaded from the same addresses; 1 if they can not be computed."""
+    rows, columns = shape_of(load.result.type)
+    runs = [axes.of(v).constant[0] for v in load.operands]
+    run = min(runs)
+    even = all(r % run == 0 for r in runs) and rows % run == 0
+    powers = all(n & (n - 1) == 0 for n in (rows, columns, run))
+    return run if even and powers and all(map(_is_made, load.operands)) else 1
+
+
+def _is_made(value: SSAValue) -> bool:
+    """Whether a tile is computed from ranges and scalars alone, so that some rows can be."""
+    op = value.owner
+    if not shape_of(value.type) or isinstance(op, Splat | Arange):
+        return True
+    if isinstance(op, Trans):
+        return op.permutation == (1, 0) and _is_made(op.value)
+    if isinstance(op, Map | Broadcast | ExpandDims):
+        return all(map(_is_made, op.operands))
+    return False
+
+
+def _load_rows(load: Load, run: int, axes: AxisAnalysis) -> None:
+    block = load.parent
+    assert block is not None
+    rows = _Rows(run, axes)
+    operands = [rows.of(v, 0) for v in load.operands]
+    ptr, rest = operands[0], operands[1:]
+    mask = rest.pop(0) if load.mask is not None else None
+    single = Load(ptr, mask, rest.pop(0) if rest else None)
+    single.properties |= {n: p for n, p in load.properties.items() if n in ("cache", "eviction")}
+    single.result.name_hint = load.result.name_hint
+    whole = run == shape_of(load.result.type)[0]
+    repeat = Broadcast(single, shape_of(load.result.type)) if whole else Repeat(single, 0, run)
+    new: list[Operation] = [*rows.new, single, repeat]
+    copy_span(load, new)
+    block.insert_ops_before(new, load)
+    load.result.replace_all_uses_with(repeat.result)
+    load.detach()
+    load.erase()
+
+
+@dataclass
+class _Rows:
+    """Computes every `run`-th element along a dimension of tiles."""
+
+    run: int
+    axes: AxisAnalysis
+    new: list[Operation] = field(default_factory=list[Operation])
+    _known: dict[tuple[SSAValue, int], SSAValue] = field(
+        default_factory=dict[tuple[SSAValue, int], SSAValue]
+    )
+
+    def of(self, value: SSAValue, dim: int) -> SSAValue:
+        """The elements of a tile along a dimension; a scalar as it is."""
+        shape = shape_of(value.type)
+        if not shape or shape[dim] == 1:
+            return value
+        if (value, dim) not in self._known:
+            smaller = (*shape[:dim], shape[dim] // self.run, *shape[dim + 1 :])
+            self._known[value, dim] = self._made(value, dim, smaller)
+        return self._known[value, dim]
+
+    def _add(self, op: Operation) -> SSAValue:
+        self.new.append(op)
+        return op.results[0]
+
+    def _number(self, value: int, type_: Attribute = i32) -> SSAValue:
+        return self._add(arith.ConstantOp(IntegerAttr(value, type_)))  # pyright: ignore
+
+    def _made(self, value: SSAValue, dim: int, shape: tuple[int, ...]) -> SSAValue:
+        op = value.owner
+        match op:
+            case Splat():
+                return self._add(Splat(op.value, shape))
+            case Arange():
+                start, count = op.start.value.data, shape[0]
+                steps = self._add(Arange(0, count))
+                each = self._add(Splat(self._number(self.run), shape))
+                first = self._add(Splat(self._number(start), shape))
+                scaled = self._add(Map("muli", [steps, each]))
+                return self._add(Map("addi", [scaled, first]))
+            case Broadcast():
+                return self._add(Broadcast(self.of(op.value, dim), shape))
+            case ExpandDims():
+                axis = op.axis.value.data
+                return self._add(ExpandDims(self.of(op.value, dim - (axis < dim)), axis))
+            case Trans():
+                return self._add(Trans(self.of(op.value, 1 - dim), (1, 0)))
+            case _:
+                assert isinstance(op, Map)
+                return self._quotient(op, dim, shape) or self._mapped(op, dim)
+
+    def _mapped(self, op: Map, dim: int) -> SSAValue:
+        operands = [self.of(v, dim) for v in op.arguments]
+        type_ = element_of(op.result.type)
+        return self._add(Map(op.function.data, operands, type_))
+
+    def _quotient(self, op: Map, dim: int, shape: tuple[int, ...]) -> SSAValue | None:
+        """Quotients of consecutive numbers by the length of a run: consecutive numbers again."""
+        if op.function.data not in ("divsi", "divui") or len(shape) != 1:
+            return None
+        number, divisor = op.arguments
+        known = self.axes.of(number)
+        consecutive = known.contiguous[dim] == shape[dim] * self.run
+        if not consecutive or known.multiple[dim] % self.run or _constant(divisor) != self.run:
+            return None
+        first = self._first(number) if element_of(op.result.type) == i32 else None
+        if first is None:
+            return None
+        start = self._add(Map(op.function.data, [first, self._number(self.run)]))
+        steps = self._add(Arange(0, shape[0]))
+        return self._add(Map("addi", [self._add(Splat(start, shape)), steps]))
+
+    def _first(self, value: SSAValue) -> SSAValue | None:
+        """The first of numbers that are a sum of scalars and a range; None if they are not."""
+        op = value.owner
+        if isinstance(op, Splat):
+            return op.value
+        if isinstance(op, Arange):
+            return self._number(op.start.value.data)
+        if isinstance(op, Map) and op.function.data in ("addi", "muli"):
+            parts = [self._first(v) for v in op.arguments]
+            known = [p for p in parts if p is not None]
+            return self._add(Map(op.function.data, known)) if len(known) == len(parts) else None
+        return None
+
+
+def _constant(value: SSAValue) -> int | None:
+    """The number that all elements of a tile are, if it is written in the kernel."""
+    op = value.owner
+    source = op.value.owner if isinstance(op, Splat) else op
+    if isinstance(source, arith.ConstantOp) and isinstance(source.value, IntegerAttr):
+        return source.value.value.data
+    return None
