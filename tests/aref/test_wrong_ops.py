@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from xdsl.dialects.builtin import TensorType, f16, f32, i32
+from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32, i64
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -16,12 +16,14 @@ from tawa.aref.dialect.ops import (
     DotIssue,
     GetEnter,
     PutExit,
+    StoreInto,
     TransposeInto,
     ViewReshape,
     ViewSlice,
 )
 from tawa.aref.dialect.types import TokenType, ViewType
 from tawa.base.types import PtrType
+from tawa.tile.dialect.ops import Repeat
 
 
 def made(type_: Attribute) -> SSAValue:
@@ -62,6 +64,18 @@ def transposed(source: SSAValue, into: SSAValue) -> Operation:
     return TransposeInto(source, into, ring((8, 16)).ref, made(TokenType()))
 
 
+def stored(value: tuple[int, ...], into: SSAValue) -> Operation:
+    return StoreInto(made(tile(*value)), into, ring((8, 16)).ref, made(TokenType()))
+
+
+def repeated(after: tuple[int, ...], axis: int) -> Operation:
+    op = Repeat(made(tile(8, 16)), 0, 4)
+    properties = op.properties | {"axis": IntegerAttr(axis, i64)}
+    return Repeat.create(
+        operands=[*op.operands], properties=properties, result_types=[tile(*after)]
+    )
+
+
 def reshaped(before: tuple[int, ...], after: tuple[int, ...]) -> Operation:
     return ViewReshape(view(*before), tile(*after))
 
@@ -84,6 +98,8 @@ RIGHT: dict[str, Callable[[], Operation]] = {
     "a pointer for each element": lambda: copied((8, 16), view(8, 16)),
     "pointers turned": lambda: copied((16, 8), view(8, 16), turned=True),
     "columns as rows": lambda: transposed(view(2, 4, 16), view(16, 8)),
+    "a computed tile": lambda: stored((8, 16), view(8, 16)),
+    "rows four times": lambda: repeated((32, 16), 0),
     "extents of one": lambda: reshaped((8, 16), (1, 8, 1, 16)),
     "rows joined": lambda: reshaped((2, 4, 16), (8, 16)),
     "a window": lambda: sliced((8, 16), (4, 16), 2),
@@ -100,6 +116,9 @@ WRONG: dict[str, tuple[Callable[[], Operation], str]] = {
         lambda: copied((8, 16), view(8, 16), turned=True), "one pointer"),
     "columns as columns": (lambda: transposed(view(8, 16), view(8, 16)), "columns as rows"),
     "fewer rows": (lambda: transposed(view(2, 4, 16), view(16, 4)), "columns as rows"),
+    "a tile of another shape": (lambda: stored((16, 8), view(8, 16)), "type of the tile"),
+    "other rows repeated": (lambda: repeated((32, 16), 1), "cannot repeat"),
+    "a dimension that is not there": (lambda: repeated((32, 16), 2), "cannot repeat"),
     "rows lost": (lambda: reshaped((2, 4, 16), (4, 16)), "keeps rows"),
     "rows cut": (lambda: reshaped((2, 4, 16), (16, 8)), "keeps rows"),
     "rows split": (lambda: reshaped((8, 16), (2, 4, 16)), "keeps rows"),

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from simulation import Arrays, Stored, check, values
-from xdsl.dialects import scf
 from xdsl.ir import Operation
 
 import tawa
@@ -16,11 +15,9 @@ from tawa.aref.dialect.ops import CopyInto
 from tawa.driver.compiled import Compiled
 from tawa.hopper.dialect.copies import CopyAsync
 from tawa.hopper.dialect.memory import TmaLoad
-from tawa.hopper.dialect.sync import FenceProxyAsync
 from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
 from tawa.simulate.check.protocol import check as check_schedules
 from tawa.simulate.interpret.aref import run as run_aref
-from tawa.simulate.interpret.errors import MissingProxyFence
 
 BLOCKS = {"BM": 64, "BN": 64, "BK": 64}
 
@@ -144,26 +141,6 @@ def test_operands_of_either_order(how: str, turned: str) -> None:
 )  # fmt: skip
 def test_elements_tiles_and_options(element: str, turned: str, more: dict[str, Any]) -> None:
     assert in_bulk(launched("masked", (80, 80, 144), turned, element, **more)) == ["x", "y"]
-
-
-def test_what_threads_copied_is_fenced_and_boxes_are_not() -> None:
-    """A fence would wait for all copies of the engine, so it stands behind a question."""
-    module = launched("wrapped", (80, 64, 144), num_stages=2).module("hopper")
-    fences = [op for op in module.walk() if isinstance(op, FenceProxyAsync)]
-    assert fences
-    assert all(isinstance(op.parent_op(), scf.IfOp) for op in fences)
-    for op in fences:
-        op.detach()
-    for m in (64, 80):
-        arrays = Arrays()
-        a, b, c = arrays.random("f16", m, 144), arrays.random("f16", 144, 64), np.zeros((m, 64))
-        given = [a.view(np.ndarray), b.view(np.ndarray), c.astype(np.float32)]
-        sizes = [m, 64, 144, 144, 64]
-        if m == 64:
-            check_schedules(module, (1, 1), [*given, *sizes], schedules=1)
-        else:
-            with pytest.raises(MissingProxyFence):
-                check_schedules(module, (2, 1), [*given, *sizes], schedules=1)
 
 
 @pytest.mark.parametrize("m", [64, 80])

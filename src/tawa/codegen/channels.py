@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i1, i32
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import StringAttr, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.analysis.windows import group_pitch, row_pitches
@@ -314,28 +314,9 @@ def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
     cursor, ring = g.cursors[op.cursor], g.kernel.rings[op.ref]
     g.do(MbarrierWait(ring.full, cursor.slot, cursor.phase))
     if _engine_reads_copies(g, op):
-        _fence_copies(g, op)
+        g.do(FenceProxyAsync())
     g.bind(op.token, [cursor.slot])
     _views(g, op, cursor.slot)
-
-
-def _fence_copies(g: GroupLowering, op: aref.GetEnter) -> None:
-    """Fence what threads have copied, unless the copy engine has: a fence waits for all its copies.
-
-    It writes the ring that the next iterations take, so that this would be one's whole latency.
-    """
-    if op.boxed is None:
-        g.do(FenceProxyAsync())
-        return
-    block = Block()
-
-    def body() -> None:
-        g.do(FenceProxyAsync())
-        g.do(scf.YieldOp())
-
-    g.inside(block, body)
-    by_threads = g.map("xori", g.scalar(op.boxed), g.add(arith.ConstantOp(IntegerAttr(1, i1))))
-    g.do(scf.IfOp(by_threads, [], Region(block)))
 
 
 def _engine_reads_copies(g: GroupLowering, op: aref.GetEnter) -> bool:

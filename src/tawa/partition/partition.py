@@ -70,7 +70,6 @@ from tawa.partition.pointer_loads import (
 from tawa.partition.rings import (
     RingLoad,
     RingPlan,
-    all_boxes,
     apart,
     first,
     label,
@@ -211,10 +210,9 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
         place = first(loads) if needed_before(loads) else latest(loads)
         home = place.parent
         assert home is not None
-        new, boxed = all_boxes(loads, place)
-        enter = aref.GetEnter(ref, boxed=boxed)
+        enter = aref.GetEnter(ref)
         enter.token.name_hint = "slot"
-        new.append(enter)
+        new: list[Operation] = [enter]
         values: list[SSAValue] = []
         for load, view in zip(loads, enter.views, strict=True):
             view.name_hint = load.result.name_hint
@@ -227,7 +225,7 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
                 new.append(Trans(read.result, (1, 0)))
                 copy_span(load, new[-1:])
                 values[-1] = new[-1].results[0]
-        copy_span(place, [*new[: new.index(enter)], enter])
+        copy_span(place, [enter])
         home.insert_ops_before(new, place)
         for load, value in zip(loads, values, strict=True):
             load.result.replace_all_uses_with(value)
@@ -235,7 +233,7 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
             load.erase()
         flags = shared.get(ring)
         done = aref.Consumed(ref, enter.token, "none", flags[0] if flags else None)
-        copy_span(new[new.index(enter) + 1], [done])
+        copy_span(new[1], [done])
         used = [v for v in values if any(True for _ in v.uses)]
         last = _last_user(used, home) if used else enter
         if last.has_trait(IsTerminator):  # passed on, the tile has been read into registers

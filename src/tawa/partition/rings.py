@@ -11,7 +11,6 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.base.types import shape_of
-from tawa.ir.elementwise import Map
 from tawa.ir.loops import users_in
 from tawa.partition.pointer_loads import slot_tile
 from tawa.tile.dialect.ops import (
@@ -216,32 +215,3 @@ def first(ops: Sequence[Operation]) -> Operation:
     block = ops[0].parent
     assert block is not None
     return min(ops, key=lambda op: block.get_operation_index(op))
-
-
-def all_boxes(
-    loads: Sequence[RingLoad], place: Operation
-) -> tuple[list[Operation], SSAValue | None]:
-    """Whether all tiles of a slot are boxes for the copy engine, and what computes it at a place.
-
-    None if threads may copy one in any case.
-    """
-    boxes = [load.box for load in loads if isinstance(load, Load)]
-    holds = list(dict.fromkeys(box.holds for box in boxes if box is not None))
-    if not holds or None in boxes or not all(_is_known(v, place) for v in holds):
-        return [], None
-    new: list[Operation] = []
-    value = holds[0]
-    for other in holds[1:]:
-        new.append(Map("andi", [value, other]))
-        value = new[-1].results[0]
-    return new, value
-
-
-def _is_known(value: SSAValue, place: Operation) -> bool:
-    """Whether a value is computed before an op."""
-    op = value.owner
-    if isinstance(op, Block):
-        return True
-    block = op.parent
-    inside = block.find_ancestor_op_in_block(place) if block is not None else None
-    return inside is not None and op.is_before_in_block(inside)

@@ -175,10 +175,10 @@ class _Enter(ArefOp):
         "$ref (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref) `->` type($views)"
     )
 
-    def __init__(self, ref: SSAValue, cursor: SSAValue | None = None, *more: SSAValue | None):
+    def __init__(self, ref: SSAValue, cursor: SSAValue | None = None):
         assert isinstance(ref.type, RefType)
         views = [ViewType(tile) for tile in ref.type.tiles]
-        super().__init__(operands=[ref, cursor, *more], result_types=[TokenType(), views])
+        super().__init__(operands=[ref, cursor], result_types=[TokenType(), views])
 
     def verify_(self) -> None:
         """One view for each tile of the tuple."""
@@ -197,26 +197,10 @@ class PutEnter(_Enter):
 
 @irdl_op_definition
 class GetEnter(_Enter, OpensSlot):
-    """Wait until the slot is full; its views may be read until `consumed`.
-
-    `boxed`: where it holds, the copy engine has filled all of the slot, and no thread any of it.
-    """
+    """Wait until the slot is full; its views may be read until `consumed`."""
 
     name: ClassVar[str] = "aref.get_enter"
-    ref: SSAValue = operand_def(RefType)
-    cursor: SSAValue | None = opt_operand_def(CursorType)
-    boxed: SSAValue | None = opt_operand_def(i1)
     traits = traits_def(Effects(writes(TAKEN, "ref")))
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    assembly_format = (
-        "$ref (`at` $cursor^ `:` type($cursor))? (`boxed` $boxed^)? attr-dict "
-        "`:` type($ref) `->` type($views)"
-    )
-
-    def __init__(
-        self, ref: SSAValue, cursor: SSAValue | None = None, boxed: SSAValue | None = None
-    ):
-        super().__init__(ref, cursor, boxed)
 
 
 @irdl_op_definition

@@ -82,7 +82,7 @@ def _use(op: Operation, cursor: SSAValue, ref: SSAValue) -> SSAValue:
         new.result.name_hint = cursor.name_hint
         return new.result
     assert isinstance(op, PutEnter | GetEnter)
-    entered = PutEnter(ref, cursor) if isinstance(op, PutEnter) else GetEnter(ref, cursor, op.boxed)
+    entered = type(op)(ref, cursor)
     entered.attributes |= op.attributes
     one = arith.ConstantOp(IntegerAttr(1, i32))
     step = Advance(ref, one.result, cursor)

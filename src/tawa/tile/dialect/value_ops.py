@@ -204,7 +204,9 @@ class Repeat(TileOp):
     times = prop_def(IntegerAttr)
     result = result_def(Tensor)
     traits = traits_def(Pure(), Spreads())
-    assembly_format = "$value `axis` $axis `times` $times attr-dict `:` type($value) `->` type($result)"
+    assembly_format = (
+        "$value `axis` $axis `times` $times attr-dict `:` type($value) `->` type($result)"
+    )
 
     def __init__(self, value: SSAValue | Operation, axis: int, times: int) -> None:
         source = SSAValue.get(value)
