@@ -119,7 +119,7 @@ def packed(x, words, scales, out, M, N, K, G: tl.constexpr, BM: tl.constexpr, BN
     tl.store(out + m[:, None] * N + n[None, :], acc)
 
 
-def test_packed_words_with_scales(arrays: Arrays) -> None:
+def test_words_whose_scales_are_loaded_meanwhile_stay(arrays: Arrays) -> None:
     m, n, k, group = 128, 64, 256, 128
     rng = np.random.default_rng(1)
     q = rng.integers(0, 16, (k, n))
@@ -129,7 +129,7 @@ def test_packed_words_with_scales(arrays: Arrays) -> None:
     expected = values(x) @ (q * np.repeat(values(scales), group, 0))
     compiled = check(packed, (1, 1), args, {3: expected}, 3e-3, LEVELS, G=group, BM=128, BN=64,
                      BK=64)  # fmt: skip
-    assert roles(compiled) == ["load", "math", "convert"]
+    assert roles(compiled) == ["load", "math"], "the role would wait for memory each time"
 
 
 @tawa.jit

@@ -47,8 +47,8 @@ from tawa.tile.passes.guarded_masks import GuardMasks
 from tawa.tile.passes.late_reductions import LateReductions
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
-from tawa.tile.passes.repeated_loads import RepeatedLoads
 from tawa.tile.passes.reciprocals import Reciprocals
+from tawa.tile.passes.repeated_loads import RepeatedLoads
 from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
 from tawa.tile.passes.shared_extremes import SharedExtremes

@@ -212,8 +212,8 @@ class _Slices:
                 return None
             gets.add(get)
             return []
-        if isinstance(op, Dot):
-            return None
+        if isinstance(op, Dot) or (isinstance(op, Load) and _is_looped(op)):
+            return None  # the role would wait for memory in every iteration
         assert isinstance(op, Operation)
         if op.regions:
             return passed_out(value) or None  # pyright: ignore[reportArgumentType]
@@ -244,6 +244,12 @@ class _Slices:
                 seen.update(new)
                 work += new
         return True
+
+
+def _is_looped(op: Operation) -> bool:
+    """Whether a loop with products is around an op."""
+    block = op.parent
+    return block is not None and any(isinstance(other, Dot) for other in block.ops)
 
 
 def _role(

@@ -81,8 +81,9 @@ __all__ = [
     "Asm", "AsmEffect", "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat",
     "DescBase", "DescLoad", "DescSize", "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather",
     "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce",
-    "ReduceWith", "Repeat", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
-    "Trans", "Yield", "pointee", "products_summed", "spreads", "tensor_type", "tile_context",
+    "ReduceWith", "Repeat", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store",
+    "TileOp", "Trans", "Yield", "pointee", "products_summed", "spreads", "tensor_type",
+    "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(
