@@ -43,13 +43,17 @@ class RepeatedLoads:
 
 
 def _run_of_rows(load: Load, axes: AxisAnalysis) -> int:
-    """How many rows in a row are loaded from the same addresses; 1 if they can not be computed."""
+    """How many rows in a row are loaded from the same addresses; 1 if they can not be computed.
+
+    One row for all is left as it is: rings, which hide its latency, are for tiles of several.
+    """
     rows, columns = shape_of(load.result.type)
     runs = [axes.of(v).constant[0] for v in load.operands]
     run = min(runs)
     even = all(r % run == 0 for r in runs) and rows % run == 0
     powers = all(n & (n - 1) == 0 for n in (rows, columns, run))
-    return run if even and powers and all(map(_is_made, load.operands)) else 1
+    made = even and powers and run < rows and all(map(_is_made, load.operands))
+    return run if made else 1
 
 
 def _is_made(value: SSAValue) -> bool:
@@ -74,8 +78,7 @@ def _load_rows(load: Load, run: int, axes: AxisAnalysis) -> None:
     single = Load(ptr, mask, rest.pop(0) if rest else None)
     single.properties |= {n: p for n, p in load.properties.items() if n in ("cache", "eviction")}
     single.result.name_hint = load.result.name_hint
-    whole = run == shape_of(load.result.type)[0]
-    repeat = Broadcast(single, shape_of(load.result.type)) if whole else Repeat(single, 0, run)
+    repeat = Repeat(single, 0, run)
     new: list[Operation] = [*rows.new, single, repeat]
     copy_span(load, new)
     block.insert_ops_before(new, load)
