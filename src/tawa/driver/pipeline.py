@@ -91,8 +91,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
     stages: dict[str, Callable[[], list[Any]]] = {
         "tile": lambda: [SameArrays(options), Waits(), Simplify()],
         "aref": lambda: [
-            # Before copies in bulk, which smaller tiles may be, too.
-            RepeatedLoads(),
+            RepeatedLoads(),  # before copies in bulk, which smaller tiles may be
             *described(options, decided),
             # Before all that moves accesses.
             Overlaps(options),
