@@ -97,8 +97,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             Overlaps(options),
             FuseAccumulate(),
             *_masked(options, decided),
-            # After fusing, which saves a rounding.
-            WidenAccumulators(),
+            WidenAccumulators(),  # after fusing, which saves a rounding
             PartialDeadCode(options, decided),
             Reciprocals(),
             UniformLoads(),
