@@ -17,7 +17,7 @@ from worker import Worker
 
 pytestmark = pytest.mark.gpu
 
-SECONDS = 20
+SECONDS = 45
 """Limit of one workload: compile, three launches, NumPy's reference."""
 
 

@@ -71,6 +71,8 @@ REASONS: dict[str, dict[str, str]] = {
         "Splat, ViewRead": PATTERN,
     },
     "aref/analysis/stored_runs.py": {
+        "ArgReduce, Reduce, ReduceWith": PATTERN,
+        "Map, Scan": PATTERN,
         "Scan, ScanWith": FIELDS,
     },
     "aref/passes/conditional_rescaling.py": {
@@ -174,7 +176,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "partition/pointer_loads.py": {
         "DescLoad, Load": LOADS,
-        "Join, Map, Reshape, Split, Trans": PATTERN,
+        "Join, Map, Repeat, Reshape, Split, Trans": PATTERN,
         "Reshape, Trans": TURN,
     },
     "partition/rings.py": {
@@ -197,11 +199,16 @@ REASONS: dict[str, dict[str, str]] = {
         "SharedLoad, SharedStore": FIELDS,
     },
     "simulate/prove/actor.py": {
+        "BlockId, NumBlocks": RULE,
+    },
+    "simulate/prove/code.py": {
+        "Barriers, MbarrierInit, MbarrierWait": RULE,
+    },
+    "simulate/prove/op_kinds.py": {
         (
             "Barriers, ClusterRank, GroupIndex, MatrixDesc, Ring, Slot, Subtile, "
             "SubtileColumn, TeamIndex, TileWords"
         ): COVERED,
-        "BlockId, NumBlocks": RULE,
         (
             "BulkCommit, BulkWait, BulkWaitRead, ClusterSync, CopyArrive, CtaSync, "
             "FenceBarrierInit, FenceProxyAsync, MbarrierArrive, MbarrierExpect, MbarrierInit,"
@@ -237,6 +244,10 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "tile/passes/descriptors.py": {
         "DescBase, DescSize, MakeDesc": RULE,
+    },
+    "tile/passes/repeated_loads.py": {
+        "Arange, Splat": RULE,
+        "Broadcast, ExpandDims, Map": RULE,
     },
     "tile/passes/scaled_exponents.py": {
         "Reshape, Trans": TURN,

@@ -35,6 +35,7 @@ func.func @all(%p : !tawa.ptr<f16>, %n : i32, %d : !tawa.desc<tensor<16x8xf16>>)
   %base = tile.desc_base %d : !tawa.desc<tensor<16x8xf16>> -> !tawa.ptr<f16>
   %x = tile.desc_load %d[%n, %n] : !tawa.desc<tensor<16x8xf16>> -> tensor<16x8xf16>
   %window = tile.extract_slice %x[%n, %n] : tensor<16x8xf16> -> tensor<4x8xf16>
+  %xr = tile.repeat %x axis 1 times 2 : tensor<16x8xf16> -> tensor<16x16xf16>
   %xt = tile.trans %x order [1, 0] : tensor<16x8xf16> -> tensor<8x16xf16>
   %z = arith.constant 0.000000e+00 : f32
   %zs = tile.splat %z : f32 -> tensor<16x16xf32>

@@ -35,7 +35,11 @@ def _tf32(values: Array) -> Array:
 
 
 def dot(a: Array, b: Array, acc: Array, element: Attribute, precision: str) -> Array:
-    """`acc + a @ b`; `element` is the accumulator's type."""
+    """`acc + a @ b`; `element` is the accumulator's type.
+
+    Products are added up in f64 and rounded once: libraries add them up in f32 in an order that
+    depends on shapes and processors, and a tile would differ from its parts put together.
+    """
     if element == i32:
         # 8-bit products are exact in f64 up to depths of 2**37.
         product = np.matmul(a.astype(np.float64), b.astype(np.float64))
@@ -44,7 +48,7 @@ def dot(a: Array, b: Array, acc: Array, element: Attribute, precision: str) -> A
     if precision == "tf32" and a.dtype == np.float32:
         a, b = _tf32(a), _tf32(b)
     with np.errstate(all="ignore"):
-        product = np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False))
+        product = np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(wide)
         return round_to(acc.astype(wide, copy=False) + product, element)
 
 

@@ -200,8 +200,8 @@ class Repeat(TileOp):
 
     name = "tile.repeat"
     value = operand_def(Tensor)
-    axis = prop_def(IntegerAttr)
-    times = prop_def(IntegerAttr)
+    axis = prop_def(I32Attr)
+    times = prop_def(I32Attr)
     result = result_def(Tensor)
     traits = traits_def(Pure(), Spreads())
     assembly_format = (
@@ -213,7 +213,7 @@ class Repeat(TileOp):
         shape = list(shape_of(source.type))
         shape[axis] *= times
         result = TensorType(element_of(source.type), shape)
-        properties = {"axis": IntegerAttr(axis, i64_attr), "times": IntegerAttr(times, i64_attr)}
+        properties = {"axis": IntegerAttr(axis, 32), "times": IntegerAttr(times, 32)}
         super().__init__(operands=[source], properties=properties, result_types=[result])
 
     def verify_(self) -> None:

@@ -23,6 +23,9 @@ from tawa.ir.properties import TIDY
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Load, Repeat, Splat, Trans
 
+MOST_VALUES = 128
+"""That a tile may be computed from to be computed again, for some of its rows."""
+
 
 @dataclass(frozen=True)
 class RepeatedLoads:
@@ -56,16 +59,27 @@ def _run_of_rows(load: Load, axes: AxisAnalysis) -> int:
     return run if made else 1
 
 
-def _is_made(value: SSAValue) -> bool:
-    """Whether a tile is computed from ranges and scalars alone, so that some rows can be."""
-    op = value.owner
-    if not shape_of(value.type) or isinstance(op, Splat | Arange):
-        return True
-    if isinstance(op, Trans):
-        return op.permutation == (1, 0) and _is_made(op.value)
-    if isinstance(op, Map | Broadcast | ExpandDims):
-        return all(map(_is_made, op.operands))
-    return False
+def _is_made(tile: SSAValue) -> bool:
+    """Whether a tile is computed from ranges and scalars alone, so that some rows can be.
+
+    What takes many ops is not computed a second time.
+    """
+    seen, work = {tile}, [tile]
+    while work:
+        value = work.pop()
+        op = value.owner
+        if not shape_of(value.type) or isinstance(op, Splat | Arange):
+            continue
+        turned = isinstance(op, Trans) and op.permutation == (1, 0)
+        if not turned and not isinstance(op, Map | Broadcast | ExpandDims):
+            return False
+        assert isinstance(op, Operation)
+        new = [operand for operand in op.operands if operand not in seen]
+        seen.update(new)
+        work += new
+        if len(seen) > MOST_VALUES:
+            return False
+    return True
 
 
 def _load_rows(load: Load, run: int, axes: AxisAnalysis) -> None:
