@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
@@ -70,7 +70,7 @@ def stored(value: tuple[int, ...], into: SSAValue) -> Operation:
 
 def repeated(after: tuple[int, ...], axis: int) -> Operation:
     op = Repeat(made(tile(8, 16)), 0, 4)
-    properties = op.properties | {"axis": IntegerAttr(axis, i64)}
+    properties = op.properties | {"axis": IntegerAttr(axis, i32)}
     return Repeat.create(
         operands=[*op.operands], properties=properties, result_types=[tile(*after)]
     )
