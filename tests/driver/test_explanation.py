@@ -13,7 +13,9 @@ import tawa.language as tl
 from tawa.cli.app import command_line
 from tawa.cli.report.model import build
 from tawa.cli.reporting import LaunchCommand
+from tawa.driver.prediction.explanation import ADVICE, where
 from tawa.driver.prediction.options_beside import options_beside, tiles_of
+from tawa.simulate.timing.lines import CAUSES, NOWHERE
 
 GEMM = "examples/gemm.py:gemm"
 ROOT = Path(__file__).parents[2]
@@ -89,6 +91,16 @@ def test_one_clock_for_report_timeline_and_prediction():
     assert report.predicted.prediction.clock_ghz == predicted.clock_ghz
     assert report.timelines[0].clock_ghz == predicted.clock_ghz
     assert command.explanation(None).prediction.clock_ghz == predicted.clock_ghz
+
+
+def test_each_cause_has_its_advice():
+    assert set(ADVICE) == CAUSES
+
+
+def test_lines_of_other_files_say_so():
+    assert where(("/a/kernel.py", 3), "/b/kernel.py") == "line 3"
+    assert where(("/a/library.py", 3), "/a/kernel.py") == "library.py:3"
+    assert where(NOWHERE, "/a/kernel.py") == "no line"
 
 
 def shown(*arguments: str) -> str:

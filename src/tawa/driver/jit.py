@@ -237,7 +237,8 @@ class Kernel(JITFunction):
 
         tiles = tiles_of(grid, named, {n: kwargs[n] for n in request.constants if n in kwargs})
         with progress(f"explaining {self.__name__}") as report:
-            return explain(self.__name__, launched, options_beside(kwargs, tiles), others, report)
+            beside = options_beside(kwargs, tiles)
+            return explain(self.__name__, self.source.file, launched, beside, others, report)
 
     def candidates(self, *args: Any, grid: Any, **kwargs: Any) -> tuple[Prediction, ...]:
         """What `kernel[grid](*args, **kwargs)` may be compiled as, with the model's times.

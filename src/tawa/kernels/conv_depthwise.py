@@ -206,8 +206,7 @@ def depthwise_blocks(
     """
     blocks: tl.constexpr = tl.cdiv(C, CHANNELS)
     channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)
-    across = tl.cdiv(Q, RUN)
-    down = tl.cdiv(P, ROWS)
+    across, down = tl.cdiv(Q, RUN), tl.cdiv(P, ROWS)
     block = tl.program_id(0) // blocks * RUNS + tl.arange(0, RUNS)
     n = block // (across * down)
     p = block // across % down * ROWS
@@ -216,12 +215,10 @@ def depthwise_blocks(
     there = channel < C
     filters = filters_of_channels(w, channel, there, R, S)
     n = n.to(tl.int64)
-    left = q * STRIDE_W - PAD_W
-    top = p * STRIDE_H - PAD_H
+    left, top = q * STRIDE_W - PAD_W, p * STRIDE_H - PAD_H
     first = x + (n * x_n + top * x_h + left * x_w)[:, None] + channel[None, :]
     left = left.to(tl.uint32)
-    wide = W.to(tl.uint32)
-    high = tl.where(n < N, H, 0).to(tl.uint32)
+    wide, high = W.to(tl.uint32), tl.where(n < N, H, 0).to(tl.uint32)
     results = ((tl.zeros((RUNS, CHANNELS), tl.float32),) * RUN,) * ROWS
     made = ()
     for j in tl.static_range((ROWS - 1) * STRIDE_H + (R - 1) * DILATION_H + 1):

@@ -13,8 +13,8 @@ from tawa.cli.report.side_by_side import table
 from tawa.cli.report.timeline import Timeline, shares
 from tawa.cli.report.work import Bounds, Limit
 from tawa.driver.inspection.occupancy import Buffer, Occupancy
-from tawa.driver.prediction.explanation import LEAST_SHOWN, causes_text, line_times
-from tawa.simulate.timing.lines import NOWHERE, busiest
+from tawa.driver.prediction.explanation import LEAST_SHOWN, causes_text, line_times, where
+from tawa.simulate.timing.lines import busiest
 
 KIB = 1024
 
@@ -91,7 +91,7 @@ def cards(report: Report) -> str:
     wide = ""
     if report.predicted is not None:
         wide = card("Where the time goes", _time(report), "wide")
-        wide += card("Time by line", _lines(report.predicted), "wide")
+        wide += card("Time by line", _lines(report.predicted, report.file), "wide")
     if len(report.timelines) > 1:
         one, other = report.timelines[:2]
         times = table(one, other, (one.title, other.title))
@@ -169,12 +169,12 @@ def _time(report: Report) -> str:
     return f'<div class="split"><div>{table}</div>{roofline(found)}</div>'
 
 
-def _lines(predicted: Predicted) -> str:
+def _lines(predicted: Predicted, file: str) -> str:
     """The lines that take most of the time of the actor that waits least for others."""
     spent = busiest(predicted.prediction.accounts)
     rows = [
         (
-            f"{line.place[1]}" if line.place != NOWHERE else "",
+            escape(where(line.place, file)),
             f"<code>{escape(line.text)}</code>",
             _meter(line.share),
             f"{line.share:.0%}",
@@ -184,7 +184,7 @@ def _lines(predicted: Predicted) -> str:
         for line in line_times(predicted.prediction, spent)
         if line.share >= LEAST_SHOWN
     ]
-    head = ("line", "", "share of the kernel's time", "", "µs", "what it goes to")
+    head = ("", "line", "share of the kernel's time", "", "µs", "what it goes to")
     return (
         f"<p>What <code>{escape(spent.actor)}</code>, which waits least for others, spends on "
         "each line of the source.</p>" + _table(head, rows, "34")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
@@ -48,6 +49,7 @@ ADVICE = {
     "lanes exchange values": "fewer reductions over lanes, such as one after the loop",
     "special functions": "fewer exponentials, roots and divisions",
     "arithmetic": "less arithmetic, such as what is the same in each iteration",
+    "done before others": "a more even share of the work",
 }
 """What a line's main cause leaves to do about it."""
 
@@ -87,6 +89,8 @@ class Explanation:
     """Why a launch takes what it takes, as the timing model has it; `str` gives the text."""
 
     name: str
+    file: str
+    """Where the kernel stands."""
     prediction: LaunchPrediction
     actor: str
     """The role whose time it is: the one that waits least for others."""
@@ -119,7 +123,8 @@ class Explanation:
         yield f"time of `{self.actor}` by line, {found.kernel_seconds * 1e6:.1f} us in all:"
         shown = [line for line in self.lines[:SHOWN_LINES] if line.share >= LEAST_SHOWN]
         for line in shown:
-            yield f"  {line.us:8.2f} us {line.share:4.0%}  {_where(line.place):>12}  {line.text}"
+            at = where(line.place, self.file)
+            yield f"  {line.us:8.2f} us {line.share:4.0%}  {at:>12}  {line.text}"
             yield f"{'':29}  {causes_text(line)}"
         rest = sum(line.share for line in self.lines) - sum(line.share for line in shown)
         if rest > LEAST_SHOWN:
@@ -132,8 +137,12 @@ class Explanation:
             yield "no change of a line or of an option is predicted to gain 1%"
 
 
-def _where(place: Place) -> str:
-    return f"line {place[1]}" if place != NOWHERE else "no line"
+def where(place: Place, file: str) -> str:
+    """What a line is called beside those of a file: by its number, elsewhere by its file, too."""
+    if place == NOWHERE:
+        return "no line"
+    own, number = Path(place[0]).name, place[1]
+    return f"line {number}" if own == Path(file).name else f"{own}:{number}"
 
 
 def causes_text(line: LineTime) -> str:
@@ -143,23 +152,25 @@ def causes_text(line: LineTime) -> str:
 
 def explain(
     name: str,
+    file: str,
     launched: Launched,
     beside: Iterable[tuple[str, Mapping[str, Any]]],
     others: Callable[[Mapping[str, Any]], LaunchPrediction],
     report: Callable[[str], None],
 ) -> Explanation:
-    """Explain a launch; `others` predicts it with other options, of which `beside` are to try.
+    """Explain a launch of a kernel that stands in `file`.
 
-    `report` is told what is being tried.
+    `others` predicts it with other options, of which `beside` are to try. `report` is told what is
+    being tried.
     """
     prediction = launched.predicted(accounts=True)
     spent = busiest(prediction.accounts)
-    changes = [*_by_lines(launched, prediction, spent, report)]
+    changes = [*_by_lines(launched, file, prediction, spent, report)]
     changes += _by_options(prediction, beside, others, report)
     changes.sort(key=lambda change: change.us)
     worth = [change for change in changes if change.gain >= LEAST_GAIN]
     times = tuple(line_times(prediction, spent))
-    return Explanation(name, prediction, spent.actor, times, tuple(worth[:TOLD]))
+    return Explanation(name, file, prediction, spent.actor, times, tuple(worth[:TOLD]))
 
 
 @dataclass(frozen=True)
@@ -194,6 +205,7 @@ def _text_of(place: Place) -> str:
 
 def _by_lines(
     launched: Launched,
+    file: str,
     prediction: LaunchPrediction,
     spent: Spent,
     report: Callable[[str], None],
@@ -204,8 +216,7 @@ def _by_lines(
     for line in islice(large, TRIED_LINES):
         report(f"without line {line.place[1]}")
         found = launched.predicted(free=partial(_stands_at, line.place))
-        advice = ADVICE.get(line.causes[0][0], "less work")
-        what = f"line {line.place[1]}, {advice}"
+        what = f"{where(line.place, file)}, {ADVICE[line.causes[0][0]]}"
         yield Change(what, found.us, 1 - found.us / prediction.us, at_most=True)
 
 

@@ -37,6 +37,11 @@ MEETINGS = "warps meet"
 DONE = "done before others"
 OTHERS = frozenset((WAITING, MEETINGS, DONE))
 """What an actor spends on others."""
+PRODUCING = "products"
+SHARED_MEMORY = "shared memory"
+LANES = "lanes exchange values"
+FUNCTIONS = "special functions"
+ARITHMETIC = "arithmetic"
 
 Place = tuple[str, int]
 """A file and a line of it; ("", 0) for what no line asked for."""
@@ -67,24 +72,26 @@ def cause_of(op: Operation) -> str:
         if touches(op, resource):
             return cause
     if isinstance(op, WarpProduct):
-        return "products"
+        return PRODUCING
     if touches(op, SHARED) or touches(op, PROXY):
-        return "shared memory"
+        return SHARED_MEMORY
     if touches(op, VOTE) or isinstance(op, ShuffleXor | ReduceLanes):
-        return "lanes exchange values"
+        return LANES
     if isinstance(op, Map) and op.function.data in SPECIAL:
-        return "special functions"
-    return "arithmetic"
+        return FUNCTIONS
+    return ARITHMETIC
 
 
 _CAUSES = (
     (PHASE, WAITING),
     (MEETING, MEETINGS),
-    (PRODUCTS, "products"),
-    (OPERANDS, "products"),
+    (PRODUCTS, PRODUCING),
+    (OPERANDS, PRODUCING),
     (COPYING, "copies"),
     (GLOBAL, "device memory"),
 )
+CAUSES = frozenset((*dict(_CAUSES).values(), SHARED_MEMORY, LANES, FUNCTIONS, ARITHMETIC, DONE))
+"""All that the time of a line may go to."""
 
 
 def place_of(op: Operation) -> Place:
