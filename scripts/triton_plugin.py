@@ -283,6 +283,10 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         rows = [json.loads(line) for line in Path(again).read_text().splitlines()]
         failed = {row["test"] for row in rows if row["outcome"] not in ("passed", "skipped")}
         chosen = [item for item in chosen if item.nodeid in failed]
+    if without := os.environ.get("TRITON_TESTS_WITHOUT"):
+        rows = [json.loads(line) for line in Path(without).read_text().splitlines()]
+        before = {row["test"] for row in rows}
+        chosen = [item for item in chosen if item.nodeid not in before]
     begun = set(json.loads(Path(done).read_text())) if done else set()
     items[:] = [item for item in chosen[shard::shards] if item.nodeid not in begun]
     _note(collected=len(chosen))
@@ -334,8 +338,10 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
         elif report.outcome == "skipped":
             why = str(getattr(report, "wasxfail", "") or report.longrepr)
         seconds = round(report.duration, 2)
-        _note(test=item.nodeid, outcome=outcome, why=why[:400], seconds=seconds)
-        if outcome not in ("passed", "skipped") and _is_broken():
+        failed = outcome not in ("passed", "skipped")
+        said = {"said": _said(call.excinfo)} if failed else {}
+        _note(test=item.nodeid, outcome=outcome, why=why[:400], seconds=seconds, **said)
+        if failed and _is_broken():
             os._exit(BROKEN)
     return report
 
@@ -348,6 +354,14 @@ def _is_broken() -> bool:
     except RuntimeError:
         return True
     return False
+
+
+def _said(excinfo: Any) -> str:
+    """The statement of a test that failed, and the last lines of what the error says."""
+    last = [entry for entry in excinfo.traceback if Path(str(entry.path)).name.startswith("test_")]
+    place = [f"{last[-1].lineno + 1}: {str(last[-1].statement).strip()}"[:200]] if last else []
+    lines = [line for line in str(excinfo.value).splitlines() if line.strip()]
+    return "\n".join([*place, *(line[:160] for line in lines[-8:])])[:900]
 
 
 def _reads_ir(excinfo: Any) -> bool:

@@ -4,6 +4,7 @@ python scripts/triton_tests.py FOLDER                     a sample: 2 cases of e
 python scripts/triton_tests.py FOLDER --cases 1000000     all of them
 python scripts/triton_tests.py FOLDER --files core tuple --limit 120 -o results.jsonl
 python scripts/triton_tests.py FOLDER --mode triton --again results.jsonl    failures, without Tawa
+python scripts/triton_tests.py FOLDER --without results.jsonl    those that were not run before
 
 FOLDER holds the tests, unmodified (`python/test/unit/language` of Triton 3.6); PyTorch and pytest
 have to be installed. On a machine with a GPU kernels run on it, without one in the simulator.
@@ -94,6 +95,7 @@ class Shard:
             "TRITON_TESTS_SHARD": f"{self.index}/{options.shards}",
             "TRITON_TESTS_MODE": options.mode, "TRITON_TESTS_SEED": options.seed,
             "TRITON_TESTS_AGAIN": str(options.again.resolve()) if options.again else "",
+            "TRITON_TESTS_WITHOUT": str(options.without.resolve()) if options.without else "",
             "PYTHONHASHSEED": "0",  # some cases come from sets
         }  # fmt: skip
         own = ["-p", "triton_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
@@ -174,6 +176,7 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=1, help="processes at a time")
     parser.add_argument("--mode", choices=MODES, default="provide", help="what `triton` is")
     parser.add_argument("--again", type=Path, help="only what failed according to this file")
+    parser.add_argument("--without", type=Path, help="none that has a line in this file")
     parser.add_argument("--files", nargs="*", default=[], help="names without test_ and .py")
     parser.add_argument("-k", dest="keyword", default="", help="tests to run, as pytest has it")
     parser.add_argument("-o", "--output", type=Path, help="a line of JSON for each test")
