@@ -16,7 +16,7 @@ import argparse
 import ast
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ def measured(only: str, rows: Path | None, soak: float, window: float) -> None:
         if case.kind != "products":
             continue
         for config in case.configurations:
-            regret = one_case(run, case, config, soak, window)
+            regret = one_case(run, case, config, soak, window, contenders(case, config))
             regrets += [regret] if regret is not None else []
         torch.cuda.empty_cache()
     if regrets:
@@ -165,22 +165,48 @@ def contenders(case: Any, config: Mapping[str, Any]) -> Iterator[Contender]:
         yield str(prediction.candidate), prediction.microseconds, work
 
 
+def shown(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration as a row has it: what JSON can't write is text."""
+    plain = (int, float, str, bool, type(None))
+    return {n: v if isinstance(v, plain) else str(v) for n, v in config.items()}
+
+
+def uses(compiled: Any) -> dict[str, int]:
+    """What a compiled kernel takes of a multiprocessor."""
+    return {
+        "threads": compiled.spec.threads, "registers": compiled.n_regs,
+        "shared_bytes": compiled.spec.shared_bytes, "ctas_asked": compiled.spec.ctas_per_sm,
+        "spilled_words": compiled.n_spills,
+    }  # fmt: skip
+
+
 def one_case(
-    run: Any, case: Any, config: Mapping[str, Any], soak: float, window: float
+    run: Any,
+    case: Any,
+    config: Mapping[str, Any],
+    soak: float,
+    window: float,
+    given: Iterable[Contender],
 ) -> float | None:
-    """Time a case's candidates; how far the choice is from the best of them."""
+    """Time a case's candidates; how far the choice is from the best of them.
+
+    Where a case has no exact results, those of the first candidate stand for them.
+    """
     from tawa.runtime.timing import interleaved
 
     works: dict[str, Callable[[], Any]] = {}
     predictions: dict[str, float] = {}
     errors: dict[str, float] = {}
-    exact = case.exact()
-    for name, microseconds, work in contenders(case, config):
-        named = {**case.row, "config": dict(config)}
+    taken: dict[str, dict[str, int]] = {}
+    exact = case.exact() if case.exact is not None else None
+    for name, microseconds, work in given:
+        named = {**case.row, "config": shown(config)}
         try:
             case.output.fill_(math.nan)
-            work()
-            error = ((case.output.double() - exact).norm() / exact.norm()).item()
+            taken[name] = uses(work())
+            output = case.output.double()
+            exact = output if exact is None else exact
+            error = ((output - exact).norm() / exact.norm()).item()
         except tawa.TawaError as problem:
             run.add(named, "tawa", None, config=name, error_text=str(problem)[:300])
             continue
@@ -192,7 +218,7 @@ def one_case(
         times = interleaved(works, soak=soak, window=window, on_turn=run.sampler.turn)
     for name, timing in times.items():
         run.add(
-            {**case.row, "config": dict(config)}, "tawa", timing, config=name,
+            {**case.row, "config": shown(config)}, "tawa", timing, config=name, uses=taken[name],
             predicted_us=None if math.isnan(predictions[name]) else predictions[name],
             error={"relative_frobenius": errors[name], "reference": "float64"},
             **run.sampler.readings(name),
@@ -201,8 +227,8 @@ def one_case(
         return None
     best = min(timing.median for timing in times.values())
     regret = times["chosen"].median / best - 1
-    shown = ", ".join(f"{name} {t.median * 1e3:.1f}" for name, t in times.items())
-    print(f"{case} {config}: {regret:.1%} above the best; us: {shown}", flush=True)
+    line = ", ".join(f"{name} {t.median * 1e3:.1f}" for name, t in times.items())
+    print(f"{case} {config}: {regret:.1%} above the best; us: {line}", flush=True)
     return regret
 
 
