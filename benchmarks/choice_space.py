@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,10 @@ def variants(case: Any, config: dict[str, Any]) -> Iterator[tuple[str, dict[str,
 
 
 def contenders(case: Any, config: dict[str, Any]) -> Iterator[Contender]:
-    """The same as launches, with what the model says of each that it knows."""
+    """The same as launches, with what the model says of each that it knows.
+
+    What was not compiled ahead is left out: it may take longer than all else.
+    """
     import tawa
 
     kernel, args, given = launch_of(case, config)
@@ -116,6 +120,10 @@ def contenders(case: Any, config: dict[str, Any]) -> Iterator[Contender]:
         for found in kernel.candidates(*args[1:], grid=args[0], **given)
     }
     for name, options in variants(case, config):
+        _, _, keywords = launch_of(case, config, options)
+        if options and not kernel.is_compiled(kernel.request(*args[1:], **keywords)):
+            print(f"{case} {name}: was not compiled ahead", flush=True)
+            continue
         work = case.launch(kernel, tawa.TensorDescriptor, {**config, **options})
         yield name, known.get(name, math.nan), work
 
@@ -165,11 +173,12 @@ def jobs_of(number: int) -> list[tuple[int, int, str, dict[str, Any]]]:
 
 
 def compile_all(processes: int, numbers: list[int]) -> None:
-    """Compile all variants in processes, into the cache on disk."""
+    """Compile all variants in processes, into the cache on disk: the first of each case first."""
     start = time.perf_counter()
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes, initializer=without_device) as pool:
-        found = [job for jobs in pool.imap_unordered(jobs_of, numbers) for job in jobs]
+        rounds = zip_longest(*pool.imap_unordered(jobs_of, numbers))
+        found = [job for jobs in rounds for job in jobs if job is not None]
         print(f"{len(found)} variants, {time.perf_counter() - start:.0f} s", flush=True)
         for line in pool.imap_unordered(compiled, found):
             print(line, flush=True)
