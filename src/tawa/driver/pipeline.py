@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tawa.aref.passes.async_dots import AsyncDots
@@ -72,98 +72,95 @@ def passes(stage: str, options: Options, decided: Decisions, slack: Slack) -> li
     return steps
 
 
-def described(options: Options, decided: Decisions) -> list[Any]:
-    """What becomes of descriptors; those of pointers come first, whose tiles may be copied in bulk.
+def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
+    """The passes of a level, in order; what their contracts say of it is not repeated here."""
+    if stage == "tile":
+        return [SameArrays(options), Waits(), Simplify()]
+    if stage == "aref":
+        return [*whole_tiles(options, decided), *roles(options, decided, slack)]
+    return hopper(options, decided, slack)
 
-    Tiles of pointers that are copied in bulk get descriptors, which are hoisted with the others.
-    """
+
+def whole_tiles(options: Options, decided: Decisions) -> list[Any]:
+    """Towards the aref level: the program as it is written, up to its roles."""
     return [
+        RepeatedLoads(),  # before copies in bulk, which smaller tiles may be
+        # What becomes of descriptors: those of pointers come first, whose tiles may be copied in
+        # bulk. These get descriptors, which are hoisted with the others.
         CarriedDescriptors(),
         DescriptorPointers(options),
         BulkCopies(options, decided),
         ChosenDescriptors(),
         HoistDescriptors(),
+        # Before all that moves accesses.
+        Overlaps(options),
+        FuseAccumulate(),
+        # What becomes of masks, before what looks at a loop's arithmetic. They go behind branches
+        # once scales have moved past what they choose.
+        SplitLoops(options, decided),
+        ScaledExponents(options),
+        GuardMasks(options, decided),
+        WidenAccumulators(),  # after fusing, which saves a rounding
+        PartialDeadCode(options, decided),
+        Reciprocals(),
+        UniformLoads(),
+        # Before loads become copies of the loop.
+        EarlyLoads(),
+        SharedExtremes(),
+        # What loops carry in place of tiles of pointers and of what is reduced.
+        CarriedPointers(),
+        LateReductions(options),
+        Partition(options, decided),
     ]
 
 
-def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
-    """The passes of a level, in order; what their contracts say of it is not repeated here."""
-    stages: dict[str, Callable[[], list[Any]]] = {
-        "tile": lambda: [SameArrays(options), Waits(), Simplify()],
-        "aref": lambda: [
-            RepeatedLoads(),  # before copies in bulk, which smaller tiles may be
-            *described(options, decided),
-            # Before all that moves accesses.
-            Overlaps(options),
-            FuseAccumulate(),
-            *_masked(options, decided),
-            WidenAccumulators(),  # after fusing, which saves a rounding
-            PartialDeadCode(options, decided),
-            Reciprocals(),
-            UniformLoads(),
-            # Before loads become copies of the loop.
-            EarlyLoads(),
-            SharedExtremes(),
-            *_carried(options),
-            Partition(options, decided),
-            # Before everything that takes products for those of warp groups.
-            WarpProducts(options, decided),
-            # While loads, gets and products are as partition leaves them.
-            Conversions(options, decided, enabled=not slack.registers and slack.stages > 1),
-            Transposes(decided),
-            # Once rings are final.
-            LastIterationPeeling(decided),
-            OwnMasks(decided),
-            # Before the schedule, which counts what is skipped as cheap.
-            ConditionalRescaling(),
-            PartialSums(),
-            ScheduleLoops(
-                options, decided, slack.registers, slack.stages, slack.joined, slack.narrow
-            ),
-            # Where a pipeline's first iteration stands apart.
-            ZeroProducts(),
-            AsyncDots(options, decided),
-            # Once products say what they stage.
-            RegisterPrefetch(decided, enabled=not slack.registers and slack.stages > 1),
-            SinkReads(),
-            # Once products say where they read their operands.
-            ResidentOperands(decided, enabled=not slack.registers and slack.stages > 1),
-            PingPong(decided),
-            NamedBarrierPingPong(options, decided),
-            # Before what depends on the depth: how far loads run ahead.
-            Depths(options, decided, slack.bytes),
-            Prefetch(options, decided),
-            # After all passes that add or move puts and gets.
-            Cursors(),
-            Tidy(),
-        ],
-        "hopper": lambda: [
-            LowerToHopper(options, decided, slack.narrow, slack.registers),
-            Tidy(),
-            # Once everything lies where it does in shared memory.
-            RedundantBarrierElimination(decided),
-            *_for_the_assembler(options),
-        ],
-    }
-    return stages[stage]()
+def roles(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
+    """Over the aref level: what each role does when, and how far ahead."""
+    roomy = not slack.registers and slack.stages > 1
+    return [
+        # Before everything that takes products for those of warp groups.
+        WarpProducts(options, decided),
+        # While loads, gets and products are as partition leaves them.
+        Conversions(options, decided, enabled=roomy),
+        Transposes(decided),
+        # Once rings are final.
+        LastIterationPeeling(decided),
+        OwnMasks(decided),
+        # Before the schedule, which counts what is skipped as cheap.
+        ConditionalRescaling(),
+        PartialSums(),
+        ScheduleLoops(options, decided, slack.registers, slack.stages, slack.joined, slack.narrow),
+        # Where a pipeline's first iteration stands apart.
+        ZeroProducts(),
+        AsyncDots(options, decided),
+        # Once products say what they stage.
+        RegisterPrefetch(decided, enabled=roomy),
+        SinkReads(),
+        # Once products say where they read their operands.
+        ResidentOperands(decided, enabled=roomy),
+        PingPong(decided),
+        NamedBarrierPingPong(options, decided),
+        # Before what depends on the depth: how far loads run ahead.
+        Depths(options, decided, slack.bytes),
+        Prefetch(options, decided),
+        # After all passes that add or move puts and gets.
+        Cursors(),
+        Tidy(),
+    ]
 
 
-def _masked(options: Options, decided: Decisions) -> list[Any]:
-    """What becomes of masks, before what looks at a loop's arithmetic.
-
-    They go behind branches once scales have moved past what they choose.
-    """
-    return [SplitLoops(options, decided), ScaledExponents(options), GuardMasks(options, decided)]
-
-
-def _carried(options: Options) -> list[Pass]:
-    """What loops carry in place of tiles of pointers and of what is reduced."""
-    return [CarriedPointers(), LateReductions(options)]
-
-
-def _for_the_assembler(options: Options) -> list[Pass]:
-    """How the same ops are written: what the assembler may put together, and what not."""
-    return [*separate_roundings(options), Strips(options), FreeLoops()]
+def hopper(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
+    """Towards the hopper level, and over it."""
+    return [
+        LowerToHopper(options, decided, slack.narrow, slack.registers),
+        Tidy(),
+        # Once everything lies where it does in shared memory.
+        RedundantBarrierElimination(decided),
+        # How the same ops are written: what the assembler may put together, and what not.
+        *separate_roundings(options),
+        Strips(options),
+        FreeLoops(),
+    ]
 
 
 def choosing(steps: Sequence[Pass]) -> int:
