@@ -160,7 +160,7 @@ def error_of(found: Any, expected: Any) -> float:
 
 def sizes_of(case: Case) -> Any:
     """The case as the library's model sees it."""
-    from tawa.kernels.conv_shapes import convolution_of
+    from tawa.kernels.convolution.shapes import convolution_of
 
     class Shaped:
         def __init__(self, shape: tuple[int, ...]) -> None:
@@ -172,8 +172,8 @@ def sizes_of(case: Case) -> Any:
 
 def chosen(case: Case, count: int) -> list[Any]:
     """The first tilings that the model ranks, where blocks of the image are read."""
-    from tawa.kernels.conv_kernels import conv_taps
-    from tawa.kernels.conv_plans import ranked
+    from tawa.kernels.convolution.kernels import conv_taps
+    from tawa.kernels.convolution.plans import ranked
 
     if case.x[-1] < 8 or case.groups > 1:
         return []
@@ -287,7 +287,7 @@ def loaded(case: Case) -> dict[str, int] | None:
 
 def predictions(case: Case) -> Iterator[str]:
     """A line of a table: predicted microseconds by the timing model, and what bounds the layer."""
-    from tawa.kernels.conv_kernels import conv_taps
+    from tawa.kernels.convolution.kernels import conv_taps
 
     chip, sizes = conv_taps.chip, sizes_of(case)
     moved = 2 * (math.prod(case.x) + case.x[0] * math.prod(case.results) * case.w[0])

@@ -6,8 +6,8 @@
 
 Of each kind of tile (kernel, pixels, filters, options) the best by the model, the fastest `--count`
 of them, are timed as in `conv.py`. Rows, one for each tile with its `config`, are what the terms of
-`conv_plans.py` and `conv_gradient_plans.py` are fitted to. What differs from cuDNN's result by more
-than both may is a row with `error_text`.
+`convolution/plans.py` and `convolution/gradient_plans.py` are fitted to. What differs from cuDNN's
+result by more than both may is a row with `error_text`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from conv_launches import warmed
 from tawa.kernels import conv_planes
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
 from tawa.kernels.conv_arguments import Finish
-from tawa.kernels.conv_depthwise_plans import Runs, ordered
-from tawa.kernels.conv_gradient_plans import Sharing, sharings
-from tawa.kernels.conv_plans import Tiling, ranked
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.convolution.depthwise_plans import Runs, ordered
+from tawa.kernels.convolution.gradient_plans import Sharing, sharings
+from tawa.kernels.convolution.plans import Tiling, ranked
+from tawa.kernels.convolution.shapes import Convolution
 from tawa.kernels.gemm_operands import PIECE
 from tawa.machine.chips import H100, Chip, chip_of
 
@@ -118,7 +118,7 @@ def measure(run: Any, case: Case, what: str, options: Any) -> None:
     """Time the tiles of one pass of a layer, in turn with cuDNN."""
     import torch
 
-    from tawa.kernels.conv_kernels import conv_taps
+    from tawa.kernels.convolution.kernels import conv_taps
     from tawa.runtime.timing import Stopwatch, interleaved
 
     chip, conv = conv_taps.chip, of(case, what)
@@ -218,7 +218,7 @@ def main() -> None:
         found = [c for p in wanted for c in found if p in (c.layer, *c.layer.split())]
     works = [(c, what) for what in options.passes.split(",") for c in found if possible(c, what)]
     if options.warm:
-        from tawa.kernels.conv_kernels import conv_taps
+        from tawa.kernels.convolution.kernels import conv_taps
 
         chip = conv_taps.chip
         jobs = [(c, w, tile) for c, w in works for tile in chosen(c, w, options.count, chip)]

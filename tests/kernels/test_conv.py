@@ -21,13 +21,13 @@ from tawa.kernels.conv import (
     fold_batch_norm,
     reference,
 )
-from tawa.kernels.conv_activations import ACTIVATIONS
-from tawa.kernels.conv_depthwise_plans import Runs, fastest, ordered
 from tawa.kernels.conv_explain import explain
 from tawa.kernels.conv_gradients import conv_transpose
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
-from tawa.kernels.conv_plans import ranked
-from tawa.kernels.conv_shapes import Convolution, Depth
+from tawa.kernels.convolution.activations import ACTIVATIONS
+from tawa.kernels.convolution.depthwise_plans import Runs, fastest, ordered
+from tawa.kernels.convolution.plans import ranked
+from tawa.kernels.convolution.shapes import Convolution, Depth
 from tawa.kernels.gemm_operands import is_dense
 from tawa.machine.chips import H100, H200
 

@@ -11,8 +11,8 @@ from convolutions import Drawn, gradients
 from tawa.driver.jit import Kernel
 from tawa.kernels import conv_gradients
 from tawa.kernels.conv import Tiling, conv2d, reference
-from tawa.kernels.conv_depthwise_plans import Runs
-from tawa.kernels.conv_gradient_plans import Sharing
+from tawa.kernels.convolution.depthwise_plans import Runs
+from tawa.kernels.convolution.gradient_plans import Sharing
 from tawa.runtime.launch import grid_sizes
 from tawa.simulate.check.protocol import check
 

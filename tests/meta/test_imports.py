@@ -88,6 +88,7 @@ ROOMS: dict[str, set[str]] = {
     "triton": {"base", "language", "driver", "runtime"},
     ".": {"base", "language", "driver", "runtime", "simulate", "triton"},
     # users of the public interface
+    "kernels.convolution": {".", "language", "machine"},
     "kernels": {".", "language", "machine"},
     "tasks.language": {"base", "language", "driver", "runtime"},
     "tasks.graph": {"base", "language", "tasks.language"},

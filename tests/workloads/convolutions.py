@@ -18,7 +18,7 @@ from tawa.driver.host_launch import stored
 from tawa.driver.jit import Kernel
 from tawa.kernels.conv import ConvolutionNotPossible, conv1d, conv2d, conv3d, reference
 from tawa.kernels.conv_gradients import conv_transpose, gradient_of_filters, gradient_of_images
-from tawa.kernels.conv_shapes import Convolution, convolution_of
+from tawa.kernels.convolution.shapes import Convolution, convolution_of
 from tawa.runtime.arrays import host_array
 from tawa.runtime.launch import grid_sizes
 from tawa.simulate.interpret.tile import run as run_tile

@@ -6,8 +6,8 @@
 
 `x` is [N, H, W, C] and `w` [K, R, S, C / groups]: what PyTorch calls `channels_last`, seen in the
 order in which it lies in memory. One load of a window of pixels serves all taps of the filter,
-shifted, from shared memory ([conv_kernels](conv_kernels.py)); [conv_plans](conv_plans.py) chooses
-kernel and tiles by the sizes.
+shifted, from shared memory ([kernels](convolution/kernels.py)); [plans](convolution/plans.py)
+chooses kernel and tiles by the sizes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from tawa.kernels.conv_arguments import (
     with_room,
 )
 from tawa.kernels.conv_depthwise import conv_depthwise
-from tawa.kernels.conv_depthwise_plans import Runs
-from tawa.kernels.conv_kernels import (
+from tawa.kernels.convolution.depthwise_plans import Runs
+from tawa.kernels.convolution.kernels import (
     conv_gathered,
     conv_resident,
     conv_taps,
     conv_windows,
     finish_shares,
 )
-from tawa.kernels.conv_plans import Tiling, check, ranked
-from tawa.kernels.conv_shapes import (
+from tawa.kernels.convolution.plans import Tiling, check, ranked
+from tawa.kernels.convolution.shapes import (
     Back,
     Convolution,
     ConvolutionNotPossible,
@@ -104,7 +104,7 @@ def conv2d(
 
     Elements are fp16, bf16 or fp8, sums fp32, results of the type `dtype`: that of `x`, or
     bfloat16 for fp8. A result is act(sum * scale + bias + residual): `scale` and `bias` [K], and
-    `residual` [N, P, Q, K], where given; `activation` is a name of `conv_activations`, or a
+    `residual` [N, P, Q, K], where given; `activation` is a name of `ACTIVATIONS`, or a
     `@tawa.jit` function of a tile, and `relu` one of them. Arrays are of any library; NumPy's run
     in the simulator. `out` has room for the result, its channels together. Images whose channels
     are together, their number a multiple of 16 bytes, are read where they lie; others are copied

@@ -15,8 +15,8 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv_activations import ACTIVATIONS
-from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
+from tawa.kernels.convolution.activations import ACTIVATIONS
+from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible
 from tawa.kernels.gemm_operands import PIECE, address, empty, strides, type_name
 
 TYPES = "float16", "bfloat16"

@@ -17,9 +17,9 @@ from typing import Any
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv_arguments import Finish, padded
-from tawa.kernels.conv_depthwise_plans import Runs, best_runs, check_runs, fastest
-from tawa.kernels.conv_kernels import ended
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.convolution.depthwise_plans import Runs, best_runs, check_runs, fastest
+from tawa.kernels.convolution.kernels import ended
+from tawa.kernels.convolution.shapes import Convolution
 from tawa.kernels.gemm_operands import is_dense, strides
 
 

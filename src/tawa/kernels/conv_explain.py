@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
-from tawa.kernels.conv_depthwise_plans import fastest
-from tawa.kernels.conv_kernels import conv_taps
 from tawa.kernels.conv_layouts import workspace
-from tawa.kernels.conv_plans import Tiling, planes, ranked
-from tawa.kernels.conv_shapes import Convolution, Padding, Pair, convolution_of
+from tawa.kernels.convolution.depthwise_plans import fastest
+from tawa.kernels.convolution.kernels import conv_taps
+from tawa.kernels.convolution.plans import Tiling, planes, ranked
+from tawa.kernels.convolution.shapes import Convolution, Padding, Pair, convolution_of
 from tawa.kernels.gemm_operands import PIECE
 from tawa.machine.chips import Chip
 

@@ -47,11 +47,11 @@ from tawa.kernels.conv_arguments import (
     steps_of,
 )
 from tawa.kernels.conv_depthwise import weights_of_depthwise
-from tawa.kernels.conv_depthwise_plans import shares_of_depthwise
-from tawa.kernels.conv_gradient_plans import Sharing, sharing
-from tawa.kernels.conv_kernels import plane_of
-from tawa.kernels.conv_plans import Tiling
-from tawa.kernels.conv_shapes import (
+from tawa.kernels.convolution.depthwise_plans import shares_of_depthwise
+from tawa.kernels.convolution.gradient_plans import Sharing, sharing
+from tawa.kernels.convolution.kernels import plane_of
+from tawa.kernels.convolution.plans import Tiling
+from tawa.kernels.convolution.shapes import (
     Axis,
     Convolution,
     ConvolutionNotPossible,

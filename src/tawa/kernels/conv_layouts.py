@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
+from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible
 from tawa.kernels.gemm_operands import empty
 
 

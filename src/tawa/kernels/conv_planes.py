@@ -21,9 +21,9 @@ from typing import Any, TypeAlias
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv_arguments import Finish, steps_of
-from tawa.kernels.conv_kernels import finish, plane_of, tap_of_step
-from tawa.kernels.conv_plans import LEAST_STORED, SHARPNESS, Tiling, ranked, tilings
-from tawa.kernels.conv_shapes import (
+from tawa.kernels.convolution.kernels import finish, plane_of, tap_of_step
+from tawa.kernels.convolution.plans import LEAST_STORED, SHARPNESS, Tiling, ranked, tilings
+from tawa.kernels.convolution.shapes import (
     Convolution,
     axes_of,
     filters_of_block,

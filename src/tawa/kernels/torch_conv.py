@@ -20,9 +20,9 @@ from importlib import import_module
 from typing import Any
 
 from tawa.kernels.conv import Finish, convolve
-from tawa.kernels.conv_activations import ACTIVATIONS
 from tawa.kernels.conv_gradients import conv_transpose, gradient_of_filters, gradient_of_images
-from tawa.kernels.conv_shapes import Pair, numbers, padding_of
+from tawa.kernels.convolution.activations import ACTIVATIONS
+from tawa.kernels.convolution.shapes import Pair, numbers, padding_of
 
 torch: Any = import_module("torch")
 

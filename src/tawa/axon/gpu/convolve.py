@@ -14,9 +14,9 @@ from tawa.axon.gpu.graph.nodes import BYTES, Node, Shape, layout
 from tawa.axon.gpu.kernels import KernelCall, Places, Variant
 from tawa.axon.gpu.text import Body, Descriptor, KernelText
 from tawa.base.indices import contiguous_strides
-from tawa.kernels.conv_kernels import conv_taps
-from tawa.kernels.conv_plans import Tiling, ranked
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.convolution.kernels import conv_taps
+from tawa.kernels.convolution.plans import Tiling, ranked
+from tawa.kernels.convolution.shapes import Convolution
 from tawa.machine.chips import SM_90A
 
 PIECE = SM_90A.copy_unit

@@ -15,7 +15,7 @@ from tawa.axon.gpu.kernels import KernelCall, Variant
 from tawa.axon.gpu.text import Descriptor, Parameter
 from tawa.driver.entries import Entry, launch_of
 from tawa.driver.jit import Kernel
-from tawa.kernels.conv_kernels import sums_of_taps, sums_of_windows
+from tawa.kernels.convolution.kernels import sums_of_taps, sums_of_windows
 from tawa.language import libdevice
 from tawa.runtime.kinds import Kind, kind_of
 

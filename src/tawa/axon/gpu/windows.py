@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from tawa.axon.gpu.convolve import dense, described, suits
 from tawa.axon.gpu.graph.nodes import BYTES, Node, Place, Shape, Tape, Window, layout
 from tawa.axon.gpu.rules import linear_product, matmul, rule, scalar
-from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.convolution.shapes import Convolution
 from tawa.machine.chips import SM_90A
 
 MOST_TERMS = 80

@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Any
 
-from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
+from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible
 from tawa.machine.chips import SM_90A, Chip
 from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 
@@ -259,7 +259,7 @@ def check(tiling: Tiling, conv: Convolution) -> None:
         if wrong:
             raise ConvolutionNotPossible(
                 f"`config` {words}", expected=expected, found=str(tiling),
-                hint="leave `config` out, or take one of `conv_plans.ranked(conv, chip, bytes)`",
+                hint="leave `config` out, or take one of `plans.ranked(conv, chip, bytes)`",
             )  # fmt: skip
 
 

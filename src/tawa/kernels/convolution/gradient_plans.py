@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 
-from tawa.kernels.conv_shapes import Convolution, runs_of_taps
+from tawa.kernels.convolution.shapes import Convolution, runs_of_taps
 from tawa.machine.chips import Chip
 from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 

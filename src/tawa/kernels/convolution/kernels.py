@@ -29,7 +29,7 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv_shapes import (
+from tawa.kernels.convolution.shapes import (
     filters_of_block,
     place,
     placed,

@@ -16,7 +16,7 @@ from itertools import product
 from math import hypot
 
 import tawa
-from tawa.kernels.conv_shapes import Convolution, ConvolutionNotPossible
+from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible
 from tawa.machine.chips import Chip
 from tawa.machine.product_times import LINE
 

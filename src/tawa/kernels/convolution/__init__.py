@@ -1,0 +1,1 @@
+"""Convolutions by the sizes: which kernel, which tile, and what its elements are made of."""
