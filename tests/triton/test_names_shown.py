@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import tawa.language as tl
-from tawa.triton.kernel import Specialization, jit
+from tawa.triton.hooked import Specialization
+from tawa.triton.kernel import jit
 
 
 def shown(specialization: Specialization) -> str:

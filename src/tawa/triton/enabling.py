@@ -55,16 +55,19 @@ def enable(*, strict: bool = False, leave: Iterable[Any] = ()) -> Takeover:
         )
     disable()
     function, tuner = _classes()
-    _originals.update(run=function.run, bench=tuner._bench)
+    _originals.update(run=function.run, bench=tuner._bench, preload=function.preload)
     takeover = _current = Takeover(function.run, tuner._bench, _end, strict=strict, leave=leave)
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         return takeover.run(self, *args, grid=grid, warmup=warmup, **kwargs)
 
+    def preload(self: Any, specialization_data: str) -> Any:
+        return takeover.preload(self, specialization_data)
+
     def bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
         return takeover.bench(self, args, config, meta)
 
-    function.run, tuner._bench = run, bench
+    function.run, function.preload, tuner._bench = run, preload, bench
     when_imported(inductor.HEURISTICS, _take_inductor)
     return takeover
 
@@ -78,6 +81,7 @@ def disable() -> None:
     function, tuner = _classes()
     _current = None
     function.run, tuner._bench = _originals.pop("run"), _originals.pop("bench")
+    function.preload = _originals.pop("preload")
     if inductor.HEURISTICS in sys.modules:
         inductor.give_back()
 

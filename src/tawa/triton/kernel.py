@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
-from tawa.driver.jit import Kernel, Request
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.autotune import decorators_of
-from tawa.runtime.launch import grid_sizes
-from tawa.triton.objects import KNOBS, NotProvided, require_hopper
-from tawa.triton.preloading import request_of, specialization_data
+from tawa.triton.hooked import Heeded, HookedKernel
+from tawa.triton.objects import KNOBS
 from tawa.triton.texts import function_of_text
-
-if TYPE_CHECKING:
-    from tawa.driver.compiled import Compiled
-    from tawa.driver.entries import Entry
 
 RUNTIME: Any = KNOBS["runtime"]
 """The settings that hooks are among."""
@@ -60,62 +53,13 @@ class KernelParam:
     do_not_specialize_on_alignment: bool
 
 
-@dataclass(frozen=True)
-class Specialization:
-    """What a kernel is compiled for, as a function given as `jit(repr=)` reads it.
-
-    `signature` has a type for each parameter by name, `constants` what is compiled in.
-    """
-
-    signature: Mapping[str, str]
-    constants: Mapping[str, Any]
-
-
-class JitFunctionInfo(NamedTuple):
-    """What hooks of compilations are told of a kernel."""
-
-    module: str
-    name: str
-    jit_function: JITFunction
-
-
-class LaunchDetails:
-    """What the hooks of a launch are told: `get()` gives it as a dict.
-
-    It has `name`, `stream` and `function`, and what the kernel's `launch_metadata` gives.
-    """
-
-    def __init__(
-        self,
-        kernel: JITFunction,
-        compiled: Compiled,
-        grid: Any,
-        stream: Any,
-        call: tuple[Any, Any],
-    ) -> None:
-        self._parts = kernel, compiled, grid, call
-        self._known = {"name": compiled.name, "stream": stream, "function": None}
-
-    def get(self) -> dict[str, Any]:
-        """The details, computed when they are asked for."""
-        kernel, compiled, grid, (args, kwargs) = self._parts
-        known = dict(self._known)
-        if kernel.launch_metadata is not None:
-            found = kernel.launch_metadata(
-                grid_sizes(grid), compiled.metadata, kernel.arguments(args, kwargs)
-            )
-            known |= found or {}
-        return known
-
-    def add(self, func: Callable[..., Mapping[str, Any]], args: tuple[Any, ...]) -> None:
-        """Add what a function gives."""
-        self._known |= dict(func(*args))
-
-
-class JITFunction(Kernel, KernelInterface):
+class JITFunction(HookedKernel, KernelInterface):
     """A kernel with Triton's constructor and attributes."""
 
     wishes = OF_TRITON
+    heeded = Heeded(
+        lambda: RUNTIME, lambda: LANGUAGE.default_fp_fusion, lambda: RUNTIME.override_arch
+    )
 
     def __init__(
         self,
@@ -144,7 +88,7 @@ class JITFunction(Kernel, KernelInterface):
         self.used_global_vals: dict[Any, Any] = {}
         self._repr = repr
 
-    __getitem__ = Kernel.__getitem__
+    __getitem__ = HookedKernel.__getitem__
 
     @cached_property
     def params(self) -> list[KernelParam]:
@@ -209,122 +153,15 @@ class JITFunction(Kernel, KernelInterface):
             found[entry.place][0][key] = entry.compiled
         return found
 
-    def repr(self, specialization: Any) -> str:
-        """The kernel's name as its author wants it shown."""
-        return self.__name__ if self._repr is None else self._repr(specialization)
-
-    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
-        """A launch between the hooks of `triton.knobs.runtime`."""
-        enter, leave = RUNTIME.launch_enter_hook, RUNTIME.launch_exit_hook
-        if not enter and not leave:
-            entry.launch(grid, values, stream)
-            return
-        details = LaunchDetails(self, entry.compiled, grid, stream, call)
-        if enter:
-            enter(details)
-        entry.launch(grid, values, stream)
-        if leave:
-            leave(details)
-
-    def was_asked_for(self, request: Request) -> bool:
-        """Whether this process has compiled for a request, or found what it compiles to."""
-        return (self._current().digest, *request.key) in self._compiled
-
-    def _compile(self, request: Request) -> Compiled:
-        """What a request compiles to; the hooks hear of one that was not asked for before."""
-        before, after = RUNTIME.jit_cache_hook, RUNTIME.jit_post_compile_hook
-        if (before is None and after is None) or self.was_asked_for(request):
-            return super()._compile(request)
-        told = self._told(request)
-        if before is not None and before(**told):
-            raise NotProvided("a `jit_cache_hook` that keeps a kernel from being compiled")
-        compiled = super()._compile(request)
-        if after is not None:
-            after(**told)
-        return compiled
-
-    def _told(self, request: Request) -> dict[str, Any]:
-        """What hooks of compilations are told."""
-        types = {name: _type_name(text) for name, text in request.types.items()}
-        signature = {name: types.get(name, "constexpr") for name in self.arg_names}
-        key = hashlib.sha256(f"{self.cache_key}{request.key}".encode()).hexdigest()
-        options = request.options
-        chosen = {
-            name: getattr(options, name)
-            for name in (
-                "num_warps", "num_stages", "num_ctas", "enable_fp_fusion",
-                "launch_cooperative_grid", "launch_pdl",
-            )
-        }  # fmt: skip
-        return {
-            "key": key,
-            "repr": f"{self.__name__}[{', '.join(f'{n}={v}' for n, v in chosen.items())}]"
-            f"({', '.join(f'{n}: {t}' for n, t in signature.items())})",
-            "fn": JitFunctionInfo(self.module, self.__name__, self),
-            "compile": {
-                "signature": signature, "constants": dict(request.constants), "key": key,
-                "extern_libs": None, "is_warmup": False, **chosen,
-                "specialization_data": specialization_data(self.__name__, request),
-            },
-            "is_manual_warmup": False,
-            "already_compiled": False,
-        }  # fmt: skip
-
-    def request(self, *args: Any, **kwargs: Any) -> Request:
-        """What `compile` compiles for these arguments, and for what `triton.knobs` says."""
-        self._add_defaults(kwargs)
-        return super().request(*args, **kwargs)
-
-    def preload(self, specialization_data: str) -> Compiled:
-        """Compile what a hook was told of a compilation of this kernel. Raises NotPreloaded."""
-        return self._compile(request_of(self.__name__, specialization_data))
-
-    def _found(self, request: Request) -> Compiled | None:
-        found = super()._found(request)
-        return found and self._shown(found, request)
-
-    def _made(self, request: Request) -> Compiled:
-        return self._shown(super()._made(request), request)
-
-    def _shown(self, compiled: Compiled, request: Request) -> Compiled:
-        """A compiled kernel under the name that its author wants shown."""
-        if self._repr is None:
-            return compiled
-        types = {name: _type_name(text) for name, text in request.types.items()}
-        signature = {name: types.get(name, "constexpr") for name in self.arg_names}
-        return replace(compiled, name=self.repr(Specialization(signature, request.constants)))
-
-    def _add_defaults(self, options: dict[str, Any]) -> None:
-        """Add the options of a launch that `triton.knobs` gives; there is one architecture."""
-        if not LANGUAGE.default_fp_fusion:
-            options.setdefault("enable_fp_fusion", False)
-        arch = RUNTIME.override_arch
-        if "arch" in options and "arch" not in self.arg_names:
-            arch = options.pop("arch")
-        if arch is not None:
-            require_hopper(arch)
-
     def add_pre_run_hook(self, hook: Callable[..., None]) -> None:
         """Call `hook` with the arguments of each launch, before it."""
         self.pre_run_hooks.append(hook)
 
     def prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Any:
         """A launch of a grid, after the hooks."""
-        self._add_defaults(kwargs)
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         return super().prepared(args, kwargs, grid)
-
-
-def _type_name(text: str) -> str:
-    """The type of an argument as Triton writes it: `*fp32` for `*f32:16`."""
-    plain = text.partition(":")[0]
-    stars = plain.count("*")
-    return "*" * stars + NAMES.get(plain[stars:], plain[stars:])
-
-
-NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
-"""Triton's names of the types that have others here."""
 
 
 def jit(fn: Any = None, **options: Any) -> Any:

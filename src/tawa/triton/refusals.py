@@ -10,9 +10,14 @@ from tawa.base.errors import TawaError
 
 
 def as_triton(error: Exception) -> Exception:
-    """The same error, from now on also one of Triton's class for what cannot be compiled."""
+    """The same error, from now on also one of Triton's class for what cannot be compiled.
+
+    Its cause says what is wrong without the place, as that of Triton's error does.
+    """
     if isinstance(error, TawaError):
         error.__class__ = _both(type(error))
+        if error.__cause__ is None:
+            error.__cause__ = ValueError(error.message)
     return error
 
 

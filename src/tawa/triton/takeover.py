@@ -7,23 +7,29 @@ TorchInductor generates launches in its own way, see `inductor`.
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Self
 
 from tawa.base.errors import TawaError
 from tawa.base.user_frames import stack_level
 from tawa.driver.entries import Entry
-from tawa.driver.jit import Kernel
+from tawa.driver.jit import Request
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
 from tawa.runtime.kinds import Kind
+from tawa.triton.hooked import Heeded, HookedKernel
 from tawa.triton.ledger import REFUSED, SIMULATOR, TAWA, TRITON, Row, Summary
 from tawa.triton.refusals import as_triton
 from tawa.triton.texts import function_of_text, replaced_text
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import Compiled
 
 NEVER = [float("inf")] * 3
 """The times of a configuration that cannot be run."""
@@ -48,16 +54,49 @@ class Call:
         return on_host((*self.args, *self.kwargs.values()))
 
 
-class AdoptedKernel(Kernel):
+class AdoptedKernel(HookedKernel):
     """A kernel of ours for a function of Triton's, which counts what is launched again."""
 
     def __init__(self, adopted: Adopted, function: Any, **options: Any) -> None:
         super().__init__(function, **options)
         self._adopted = adopted
+        self.heeded = heeded()
+        self.module = adopted.function.module
+        self.launch_metadata = adopted.function.launch_metadata
+        self._repr = getattr(adopted.function, "_repr", None)
+
+    @property
+    def _decorated(self) -> Any:
+        return self._adopted.function
+
+    def was_asked_for(self, request: Request) -> bool:
+        """Whether this was compiled, and is among what Triton's function keeps still."""
+        kept = self._kept()
+        asked = super().was_asked_for(request)
+        return asked and (kept is None or self.told_key(request) in kept)
+
+    def _compile(self, request: Request) -> Compiled:
+        compiled = super()._compile(request)
+        kept = self._kept()
+        if kept is not None:
+            kept.setdefault(self.told_key(request), compiled)
+        return compiled
+
+    def _kept(self) -> dict[Any, Any] | None:
+        """Where Triton's function keeps what was compiled for it; None without a device."""
+        try:
+            device = sys.modules["triton"].runtime.driver.active.get_current_device()
+            return self._adopted.function.device_caches[device][0]
+        except (RuntimeError, AttributeError, KeyError):
+            return None
 
     def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
         super()._start(entry, grid, values, stream, call)
         self._adopted.count(SIMULATOR if entry.place == HOST else TAWA)
+
+    def start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
+        """Run what was prepared for the arguments of a call, between the hooks; count it."""
+        self._start(entry, grid, values, stream, call)
 
 
 class Adopted:
@@ -169,8 +208,7 @@ class Takeover:
             return self._refuse(error, adopted, Call(args, kwargs, grid, warmup))
         if callable(grid):
             grid = grid(adopted.kernel.arguments(args, kwargs))
-        entry.launch(grid, values, stream)
-        adopted.count(SIMULATOR if entry.place == HOST else TAWA)
+        adopted.kernel.start(entry, grid, values, stream, (args, kwargs))
         return entry.compiled
 
     def bench(self, tuner: Any, args: tuple[Any, ...], config: Any, meta: dict[str, Any]) -> Any:
@@ -192,6 +230,13 @@ class Takeover:
             return NEVER
         tuner._tawa_chose_for = tuner.nargs
         return [0.0] * 3
+
+    def preload(self, function: Any, text: str) -> Any:
+        """What stands for Triton's own `JITFunction.preload`, of what a hook was told."""
+        try:
+            return self.adopted(function).kernel.preload(text)
+        except TawaError as error:
+            raise as_triton(error) from None
 
     def _warmed_up(self, adopted: Adopted, call: Call) -> Any:
         try:
@@ -219,6 +264,18 @@ class Takeover:
         return self._triton(
             adopted.function, *call.args, grid=call.grid, warmup=call.warmup, **call.kwargs
         )
+
+
+@cache
+def heeded() -> Heeded:
+    """What kernels heed of an installed Triton's settings; its environment is looked at once."""
+    knobs: Any = sys.modules["triton"].knobs
+    fuses, arch = knobs.language.default_fp_fusion, knobs.runtime.override_arch
+    return Heeded(
+        lambda: knobs.runtime,
+        lambda: knobs.language.__dict__.get("default_fp_fusion", fuses),
+        lambda: knobs.runtime.__dict__.get("override_arch", arch),
+    )
 
 
 def reason(error: Exception) -> str:
