@@ -3,7 +3,9 @@
 A tile that was loaded along its rows and transposed has neighbours of memory in different lanes and
 registers, and every element would be a store of its own. Through shared memory it gets a layout in
 which each row of memory takes whole sectors of 32 bytes, and a warp's lanes lie in several rows:
-what they read of shared memory is then spread over its banks.
+what they read of shared memory is then spread over its banks. Sums of products fill sectors as they
+are, by pairs of f32 in four lanes; lanes exchange them all the same, since half as many stores, of
+16 bytes a thread, look half as many lines up.
 """
 
 from __future__ import annotations
@@ -23,12 +25,16 @@ from tawa.tile.dialect.ops import Store
 
 SECTOR = SM_90A.sector
 """Bytes that memory moves at least."""
+LINE = SM_90A.line
+"""Bytes that are looked up at once."""
 SEGMENT = 2 * SECTOR
 """Bytes of a row of memory that a warp stores at once."""
 WORTH = SM_90A.thresholds.exchange_gain
 """How many times as many sectors a store has to touch before an exchange pays."""
 WORTH_OF_SHUFFLES = SM_90A.thresholds.shuffle_gain
 """The same for exchanges between the lanes of a warp."""
+WORTH_OF_LINES = SM_90A.thresholds.line_gain
+"""The same for lines of memory, of stores that touch no sector more than they have to."""
 MOST_BYTES = SM_90A.thresholds.exchange_bytes
 """Shared memory that an exchange may take."""
 
@@ -57,7 +63,10 @@ def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
         near = gathered(layout, dim, vector)
         if near is not None and lane_swaps(layout, near, size) is not None:
             enough = own >= WORTH_OF_SHUFFLES * sectors(near, dim, vector, size)
-            return near if enough else layout
+            fewer = own >= sectors(near, dim, vector, size) and lines(
+                layout, dim, vector, size
+            ) >= WORTH_OF_LINES * lines(near, dim, vector, size)
+            return near if enough or fewer else layout
         vector //= 2  # a warp's share of a row may be too short for the widest store
     return layout
 
@@ -127,10 +136,24 @@ def segments(shape: tuple[int, ...], warps: int, dim: int, vector: int, size: in
 
 def sectors(layout: Layout, dim: int, vector: int, size: int) -> int:
     """Sectors that the stores of a warp touch, each instruction for itself."""
+    vector = _stored_at_once(layout, dim, vector)
+    return max(1, vector * size // SECTOR) * _parts(layout, dim, vector, size, SECTOR)
+
+
+def lines(layout: Layout, dim: int, vector: int, size: int) -> int:
+    """Lines that the stores of a warp touch, each instruction for itself."""
+    return _parts(layout, dim, _stored_at_once(layout, dim, vector), size, LINE)
+
+
+def _stored_at_once(layout: Layout, dim: int, vector: int) -> int:
     held = layout.vector(dim)
     while vector > 1 and held % vector:
         vector //= 2
+    return vector
+
+
+def _parts(layout: Layout, dim: int, vector: int, size: int, part: int) -> int:
+    """Runs of `part` bytes in which the stores of a warp begin."""
     where = layout.coordinates[:LANES, ::vector].astype(np.int64)
-    keys = where[..., 1 - dim] * (1 << 32) + where[..., dim] * size // SECTOR
-    wide = max(1, vector * size // SECTOR)
-    return wide * sum(len(np.unique(keys[:, i])) for i in range(keys.shape[1]))
+    keys = where[..., 1 - dim] * (1 << 32) + where[..., dim] * size // part
+    return sum(len(np.unique(keys[:, i])) for i in range(keys.shape[1]))

@@ -40,6 +40,10 @@ class Thresholds:
         2.0, "measured", f"{_LOG}: accumulators of halves, pairs of neighbours against eight"
     )
     """The same where lanes of a warp exchange the tile by shuffles."""
+    line_gain: float = figure(
+        2.0, "counted", f"{_LOG}: sums of f32, 8 lines for 2 neighbours a thread as for 4"
+    )
+    """How many times as many lines they have to touch, where sectors are no more."""
     exchange_bytes: int = figure(
         48 * 1024, "documented", "CUDA C++ Programming Guide: what every kernel may have of it"
     )
