@@ -57,9 +57,8 @@ def test_lanes_give_each_other_neighbours(name: str, dim: int, vector: int):
     """A warp keeps its elements; a thread gets as many neighbours, unless it holds too few."""
     layout = LAYOUTS[name]
     found = gathered(layout, dim, vector)
-    own = [m for m in layout.reg if m.dim == dim]
     if found is None:
-        across = sum(m.extent.bit_length() - 1 for m in own)
+        across = sum(m.extent.bit_length() - 1 for m in layout.reg)
         assert vector > 1 << across or vector > layout.vector(dim)
         return
     assert found.verify() is None

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tawa
 import tawa.language as tl
 from tawa.base.layout import REPLICA, Layout, Mode, accumulator
-from tawa.codegen.coalesce import gathered, sectors
+from tawa.codegen.coalesce import gathered, lines, sectors
 from tawa.codegen.exchanges import layouts_of_exchange, wavefronts
 from tawa.codegen.lane_swaps import MOST_SWAPS, lane_swaps
 from tawa.runtime import sass
@@ -130,8 +130,27 @@ def test_accumulators_of_halves_gather_eight_neighbours(shape: tuple[int, int]) 
     assert sectors(layout, 1, 8, 2) == 2 * sectors(near, 1, 8, 2)
 
 
+def test_rows_are_given_for_columns_where_those_are_few() -> None:
+    layout = accumulator((64, 16), 4)
+    near = gathered(layout, 1, 8)
+    assert near is not None
+    assert near.verify() is None
+    assert near.vector(1) == 8
+    assert sectors(layout, 1, 8, 2) == 2 * sectors(near, 1, 8, 2)
+    assert lane_swaps(layout, near, 2) is not None
+
+
+def test_sums_of_f32_are_gathered_for_fewer_lines() -> None:
+    layout = accumulator((64, 64), 4)
+    for dim in (0, 1):
+        near = gathered(layout, dim, 4)
+        assert near is not None
+        assert sectors(layout, dim, 4, 4) == sectors(near, dim, 4, 4)
+        assert lines(layout, dim, 4, 4) == 2 * lines(near, dim, 4, 4)
+
+
 def test_too_few_columns_are_not_gathered() -> None:
-    assert gathered(accumulator((64, 16), 4), 1, 8) is None
+    assert gathered(accumulator((64, 8), 4), 1, 8) is None
     assert gathered(accumulator((64, 24), 4), 1, 8) is None
 
 

@@ -71,10 +71,11 @@ def product(x, out, N: tl.constexpr):
 
 def test_a_launch_may_say_how_products_take_operands_of_32_bits():
     kernel = jit(product)
-    for precision in ("ieee", "tf32x3", "bf16x6"):
+    for precision, products in (("ieee", 1), ("tf32x3", 1), ("bf16x6", 6)):
         compiled = kernel.compile("*f32:16", "*f32:16", 16, default_dot_input_precision=precision)
-        asked = {"bf16x6": "ieee"}.get(precision, precision)
+        asked = "xbf16>" if products > 1 else precision
         assert asked in compiled.asm["tile"].partition("tile.dot")[2].partition("\n")[0]
+        assert compiled.asm["tile"].count("tile.dot") == products
     with pytest.raises(BadOption, match="default_dot_input_precision"):
         kernel.compile("*f32:16", "*f32:16", 16, default_dot_input_precision="exact")
 

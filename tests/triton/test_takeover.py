@@ -14,8 +14,9 @@ import pytest
 
 import tawa
 from tawa.base.errors import TawaError
+from tawa.runtime.tensormap import StoreNotAligned
 from tawa.triton.enabling import NoTriton
-from tawa.triton.takeover import LeftToTriton, Takeover
+from tawa.triton.takeover import AdoptedKernel, LeftToTriton, Takeover
 
 torch = pytest.importorskip("torch")
 triton = pytest.importorskip("triton")
@@ -197,3 +198,24 @@ def test_what_is_refused_is_an_error_of_triton_s_too() -> None:
         refused[(1,)](torch.zeros(1), 2)
     assert isinstance(caught.value, TawaError)
     assert "`**` of run-time values" in str(caught.value)
+
+
+def test_rows_that_are_no_boxes_go_through_pointers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No tensor map is made in the simulator: the launch is told that one could not be."""
+    asked: list[Any] = []
+    start = AdoptedKernel.start
+
+    def refused_once(self: AdoptedKernel, entry: Any, *rest: Any) -> None:
+        asked.append(entry.compiled.options.through_pointers)
+        if len(asked) == 1:
+            error = StoreNotAligned("the rows of `y` end inside a piece")
+            error.argument = "y"
+            raise error
+        start(self, entry, *rest)
+
+    monkeypatch.setattr(AdoptedKernel, "start", refused_once)
+    x, y = torch.arange(6.0), torch.zeros(6)
+    with tawa.enable(strict=True):
+        add_one[(1,)](x, y, 6, BLOCK=8)
+    assert torch.equal(y, x + 1)
+    assert asked == [(), ("y",)]

@@ -87,7 +87,8 @@ def in_order(layout: Layout, dim: int, vector: int) -> Layout:
 def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:
     """The layout whose threads hold `vector` neighbours, by bits that lanes and registers exchange.
 
-    None if the extents are no powers of two, or if a thread holds too little.
+    Registers along the dimension are given first, then others. None if the extents are no powers of
+    two, or if a thread holds too little.
     """
     registers, lanes = steps(layout.reg), steps(layout.lane)
     if registers is None or lanes is None or vector & (vector - 1):
@@ -96,7 +97,8 @@ def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:
     for step in first:
         if step in registers:
             continue
-        spare = [s for s in registers if s[0] == dim and s[1] >= vector]
+        along = [s for s in registers if s[0] == dim and s[1] >= vector]
+        spare = along or [s for s in registers if s[0] != dim]
         if step not in lanes or not spare:
             return None
         given = min(spare)

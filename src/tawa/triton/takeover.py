@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 from tawa.base.errors import TawaError
 from tawa.base.user_frames import stack_level
 from tawa.driver.entries import Entry
-from tawa.driver.jit import Request
+from tawa.driver.jit import Request, through_pointers
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
+from tawa.runtime.descriptor import NotBoxes
 from tawa.runtime.kinds import Kind
 from tawa.triton.hooked import Heeded, HookedKernel
 from tawa.triton.ledger import REFUSED, SIMULATOR, TAWA, TRITON, Row, Summary
@@ -208,7 +209,11 @@ class Takeover:
             return self._refuse(error, adopted, Call(args, kwargs, grid, warmup))
         if callable(grid):
             grid = grid(adopted.kernel.arguments(args, kwargs))
-        adopted.kernel.start(entry, grid, values, stream, (args, kwargs))
+        try:
+            adopted.kernel.start(entry, grid, values, stream, (args, kwargs))
+        except NotBoxes as error:
+            others = through_pointers(kwargs, error)
+            return self.run(function, *args, grid=grid, warmup=False, **others)
         return entry.compiled
 
     def bench(self, tuner: Any, args: tuple[Any, ...], config: Any, meta: dict[str, Any]) -> Any:

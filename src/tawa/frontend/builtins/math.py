@@ -6,6 +6,7 @@ import math
 
 from tawa import language as tl
 from tawa.frontend.builtins.shapes import dtype_argument, reshape, tensor_argument
+from tawa.frontend.builtins.split_products import is_of_parts, product_of_parts
 from tawa.frontend.source.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
@@ -214,6 +215,9 @@ def dot(
             found=total.describe(),
         )
     precision = _precision(f, input_precision, allow_tf32)
+    if left.dtype == float32 and is_of_parts(precision, left, right):
+        return product_of_parts(f, left, right, total, precision)
+    precision = AS_EXACT.get(precision, precision)
     if left.dtype != float32:
         limited = max_num_imprecise_acc and _is_fp8(f, left, right) and result == float32
         precision = f"{ops.SUMS}{max_num_imprecise_acc}" if limited else None
@@ -309,7 +313,7 @@ def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out:
 
 
 AS_EXACT = {"bf16x3": "tf32x3", "bf16x6": "ieee"}
-"""Products of f32 in parts of 16 bits, as those here that drop no more of the operands."""
+"""What drops no more of the operands, where no matrix instruction takes parts of 16 bits."""
 
 
 def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
@@ -318,8 +322,7 @@ def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
     if allow_tf32 is not None:
         return "tf32" if allow_tf32 else "ieee"
     name = f.b.defaults.dot_precision if precision is None else str(precision).lower()
-    name = AS_EXACT.get(name, name)
-    if name not in ops.PRECISIONS:
+    if name not in ops.PRECISIONS and name not in AS_EXACT:
         raise fail(
             f.b,
             BadArgument,

@@ -226,12 +226,9 @@ def masks(m: Actor, mask: SSAValue | None, pointers: Array, count: int) -> tuple
 
 
 def _words(size: int, values: list[str]) -> list[str]:
-    """Elements of so many bytes as words of 32 bits."""
-    if size == 8:
-        bits = [f"bit_cast<u64>({v})" for v in values]
-        return [word for b in bits for word in (f"u32({b})", f"u32({b} >> 32)")]
-    if size == 4:
-        return [f"bit_cast<u32>({v})" for v in values]
+    """Elements of so many bytes as words of 32 bits, or of 64 where they are as large."""
+    if size >= 4:
+        return [f"bit_cast<u{8 * size}>({v})" for v in values]
     if size == 2:
         return [f"pack({low}, {high})" for low, high in zip(values[::2], values[1::2], strict=True)]
     per = 4 // size

@@ -334,6 +334,12 @@ __device__ __forceinline__ void store_words(void* pointer, u32 a, u32 b, u32 c, 
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                :: "l"(pointer), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+__device__ __forceinline__ void store_words(void* pointer, u64 a) {
+  asm volatile("st.global.b64 [%0], %1;" :: "l"(pointer), "l"(a) : "memory");
+}
+__device__ __forceinline__ void store_words(void* pointer, u64 a, u64 b) {
+  asm volatile("st.global.v2.b64 [%0], {%1, %2};" :: "l"(pointer), "l"(a), "l"(b) : "memory");
+}
 """,
     "vote_any": """\
 __device__ __forceinline__ bool vote_any(bool value) {
