@@ -39,6 +39,12 @@ __device__ __forceinline__ void store_words(void* pointer, u32 a, u32 b, u32 c, 
   asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
                :: "l"(pointer), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
+__device__ __forceinline__ void store_words(void* pointer, u64 a) {
+  asm volatile("st.global.b64 [%0], %1;" :: "l"(pointer), "l"(a) : "memory");
+}
+__device__ __forceinline__ void store_words(void* pointer, u64 a, u64 b) {
+  asm volatile("st.global.v2.b64 [%0], {%1, %2};" :: "l"(pointer), "l"(a), "l"(b) : "memory");
+}
 
 template <class To, class From> __device__ __forceinline__ To bit_cast(From x) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the width");
