@@ -91,6 +91,13 @@ def dot_scaled(
     core.static_assert(lhs_k_pack and rhs_k_pack, "4-bit operands are packed along K")
     halves: constexpr = lhs_format == "fp16" or rhs_format == "fp16"
     target: constexpr = float16 if halves else bfloat16
-    left = scaled(lhs, lhs_scale, lhs_format, target)
-    right = scaled(core.trans(rhs), rhs_scale, rhs_format, target)
-    return core.dot(left, core.trans(right), acc, out_dtype=out_dtype)
+    plain: constexpr = "fp16" if halves else "bf16"
+    if lhs_scale is None and lhs_format == plain:
+        left = lhs  # as it is: it is multiplied where it lies
+    else:
+        left = scaled(lhs, lhs_scale, lhs_format, target)
+    if rhs_scale is None and rhs_format == plain:
+        right = rhs
+    else:
+        right = core.trans(scaled(core.trans(rhs), rhs_scale, rhs_format, target))
+    return core.dot(left, right, acc, out_dtype=out_dtype)
