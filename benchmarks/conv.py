@@ -39,7 +39,7 @@ TYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def captured(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The work as a CUDA graph."""
+    """The work as a CUDA graph, with what it reads: a graph holds no tensors of its own."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -50,7 +50,8 @@ def captured(work: Callable[[], Any]) -> Callable[[], Any]:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         work()
-    return graph.replay
+    kept = graph, work
+    return lambda: kept[0].replay()
 
 
 class Tensors:

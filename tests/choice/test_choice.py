@@ -14,9 +14,10 @@ from tawa.base.errors import TawaError
 from tawa.driver.choice.candidates import Candidate, candidates
 from tawa.driver.choice.choose import Ranking, ranking
 from tawa.driver.choice.profile import Profile, Sizes
-from tawa.driver.choosing import Fitted, fitted, profile_for
+from tawa.driver.choosing import Fitted, Rejected, fitted, profile_for
 from tawa.ir.decisions.choice import Chosen
 from tawa.machine.chips import H200
+from tawa.runtime.compile_log import CompileReport, FunctionUsage
 
 
 @tawa.jit
@@ -259,3 +260,36 @@ def test_a_loop_that_grows_asks_seldom(launched):
     (entry,) = launched.kernel._current().entries.values()
     assert len(entry.variants._known) <= 8
     assert list(entry.variants.found) == [()]
+
+
+def test_a_candidate_that_spills_is_not_taken_beside_launches_either(launched, monkeypatch):
+    launched(2, 2, 64)
+    (entry,) = launched.kernel._current().entries.values()
+    build, built = entry.variants.build, []
+    spills = CompileReport((FunctionUsage("gemm", spill_stores=64),))
+
+    def spilling(options):
+        built.append(options)
+        return replace(build(options), assembled=spills) if options else build(options)
+
+    monkeypatch.setattr(entry.variants, "build", spilling)
+    for _ in range(4):
+        assert launched(18, 8, 64).spec.grid == "plain"
+        entry.variants.settle()
+    assert list(entry.variants.found) == [()]
+    tried = [options for options in built if options]
+    assert tried, "one was compiled"
+    assert len(tried) == len(set(tried)), "and not again"
+
+
+def test_what_loses_beside_launches_crowds_as_many_ctas_out():
+    rejected = Rejected()
+    two, other = (("ctas_per_sm", 2),), (("ctas_per_sm", 2), ("persistent", True))
+    rejected.add((("persistent", True),))
+    assert two not in rejected
+    rejected.add(two, crowded=False)
+    assert two in rejected
+    assert other not in rejected
+    rejected.add(two)
+    assert other in rejected
+    assert (("ctas_per_sm", 3),) not in rejected

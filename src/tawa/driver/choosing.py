@@ -33,6 +33,9 @@ PROFILER = "tawa.driver.choice.profiling"
 MOST_SHOWN = 5
 """Candidates that a decision names."""
 
+Key = tuple[tuple[str, Any], ...]
+"""The options of a candidate besides those asked for."""
+
 
 def profile_for(
     fn: JITFunction,
@@ -95,31 +98,57 @@ class Fitted:
     """A kernel compiled for a launch: with which options besides those asked for."""
 
     compiled: Compiled
-    options: tuple[tuple[str, Any], ...] = ()
+    options: Key = ()
 
 
-def fitted(found: Ranking, compile_: Callable[[tuple[tuple[str, Any], ...]], Compiled]) -> Fitted:
+def fitted(found: Ranking, compile_: Callable[[Key], Compiled]) -> Fitted:
     """The first candidate that compiles without a loss; two are tried, then what was asked for.
 
-    CTAs that found no room on a multiprocessor find none with other options either. `compile_`
-    takes options besides those asked for. Raises what compiling as written raises.
+    `compile_` takes options besides those asked for. Raises what compiling as written raises.
     """
-    crowded, tried = set[Any](), 0
+    rejected, tried = Rejected(), 0
     for number, prediction in enumerate(found.better[:MOST_SHOWN]):
         options = prediction.candidate.options
-        ctas = dict(options).get("ctas_per_sm", 1)
-        if ctas in crowded or tried == TRIED:
+        if options in rejected or tried == TRIED:
             continue
         tried += 1
         try:
             compiled = compile_(options)
         except (TawaError, Refused):
             compiled = None
-        if compiled is not None and (not compiled.findings or compile_(()).findings):
+        if compiled is not None and not loses(compiled, compile_):
             return Fitted(with_choice(compiled, found, number), options)
-        if ctas > 1:
-            crowded.add(ctas)
+        rejected.add(options)
     return Fitted(with_choice(compile_(()), found, None))
+
+
+def loses(compiled: Compiled, compile_: Callable[[Key], Compiled]) -> bool:
+    """Whether a candidate spills, or serialises products, where what was asked for does not."""
+    return bool(compiled.findings) and not compile_(()).findings
+
+
+class Rejected:
+    """Candidates that did not compile without a loss, and those that would not either.
+
+    CTAs that found no room on a multiprocessor find none with other options.
+    """
+
+    def __init__(self) -> None:
+        self._options: set[Key] = set()
+        self._crowded: set[Any] = set()
+
+    def add(self, options: Key, *, crowded: bool = True) -> None:
+        """Take a candidate for one that loses; `crowded`, with all of as many CTAs."""
+        self._options.add(options)
+        if crowded and (ctas := _ctas(options)) > 1:
+            self._crowded.add(ctas)
+
+    def __contains__(self, options: Key) -> bool:
+        return options in self._options or _ctas(options) in self._crowded
+
+
+def _ctas(options: Key) -> int:
+    return dict(options).get("ctas_per_sm", 1)
 
 
 def with_choice(compiled: Compiled, found: Ranking, taken: int | None) -> Compiled:

@@ -13,7 +13,7 @@ from tawa.driver import compile_cache as kept
 from tawa.driver.choice.candidates import is_open
 from tawa.driver.choice.choose import Ranking, ranking
 from tawa.driver.choice.profile import Profile, Sizes
-from tawa.driver.choosing import Fitted, Refusals, fitted, profile_for
+from tawa.driver.choosing import Fitted, Key, Refusals, fitted, profile_for
 from tawa.driver.variants import Loaded, Variants
 from tawa.machine.chips import chip
 from tawa.runtime.kinds import part_named
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
     from tawa.driver.host_launch import Launch
     from tawa.frontend.source.function import JITFunction
-
-Key = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True)

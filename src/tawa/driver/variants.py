@@ -1,8 +1,8 @@
 """A kernel compiled several ways, each for launches of some sizes.
 
 A launch of a size that was not seen before runs what is at hand. If another choice of options is
-predicted to gain enough, it is compiled beside and taken from then on: no launch waits for it. A
-kernel has at most `MOST` variants.
+predicted to gain enough, it is compiled beside and taken from then on, unless it spills where what
+was asked for does not: no launch waits for it. A kernel has at most `MOST` variants.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tawa.driver.choice.choose import Ranking
 from tawa.driver.choice.profile import Sizes
+from tawa.driver.choosing import MOST_SHOWN, Key, Rejected, loses
 from tawa.driver.host_launch import Launch
 from tawa.runtime.launch import grid_sizes
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 MOST = 3
 """Variants of one kernel, for one set of argument types and options."""
-
-Key = tuple[tuple[str, Any], ...]
-"""The options of a candidate."""
 
 
 class Loaded(NamedTuple):
@@ -44,7 +42,7 @@ class Variants:
     places: tuple[int, ...]
     """Which of the values they are."""
     rank: Callable[[Sizes], Ranking]
-    build: Callable[[Key], object]
+    build: Callable[[Key], Compiled]
     """Compile a variant, beside the launches. Raises what the compiler raises."""
     load: Callable[[Key], Loaded]
     """A variant that was compiled, ready to be launched."""
@@ -55,7 +53,7 @@ class Variants:
     gain: float
     """Part of the time that a further variant has to save."""
     _coming: dict[Key, threading.Thread] = field(default_factory=dict[Key, threading.Thread])
-    _refused: set[Key] = field(default_factory=set[Key])
+    _rejected: Rejected = field(default_factory=Rejected)
     _known: dict[Sizes, Ranking] = field(default_factory=dict[Sizes, Ranking])
     _last: Any = None
 
@@ -96,7 +94,8 @@ class Variants:
             return  # all are alike for so few programs
         nearest = min(at_hand, key=lambda key: times[key])
         self.current = self.found[nearest]
-        able = (p for p in ranked.better if p.candidate.options not in self._refused)
+        better = ranked.better[:MOST_SHOWN]
+        able = (p for p in better if p.candidate.options not in self._rejected)
         first = next(able, ranked.written)
         if first.microseconds <= (1 - self.gain) * times[nearest]:
             self._ask(first.candidate.options)
@@ -108,9 +107,10 @@ class Variants:
 
         def work() -> None:
             try:
-                self.build(key)
+                if loses(self.build(key), self.build):
+                    self._rejected.add(key)
             except Exception:  # a choice never makes an error of what runs without it
-                self._refused.add(key)
+                self._rejected.add(key)
 
         thread = self._coming[key] = threading.Thread(target=work, daemon=True)
         thread.start()
@@ -120,7 +120,7 @@ class Variants:
         for key, thread in list(self._coming.items()):
             if not thread.is_alive():
                 del self._coming[key]
-                if key not in self._refused:
+                if key not in self._rejected:
                     self._add(key)
 
     def _add(self, key: Key) -> None:
@@ -129,7 +129,7 @@ class Variants:
         if set(loaded.compiled.spec.apart) <= set(self.first.compiled.spec.apart):
             self.found[key] = loaded
         else:
-            self._refused.add(key)
+            self._rejected.add(key, crowded=False)
 
 
 MOST_SIZES = 1024
