@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tawa.cuppl.gpu.source import cuda_source
+from tawa.cuppl.gpu.source import chains_source, cuda_source
 from tawa.cuppl.lowering.pipeline import Lowered
 
 BLOCK = 4
@@ -162,8 +162,32 @@ static void run(std::function<void()> kernel, int blocks) {
 """
 
 
-TWO_ARGUMENTS = ("advance",)
+TWO_ARGUMENTS = ("advance", "run_chains")
 AT_ONCE = ("move_heap",)
+
+
+def compiled(source: str, names: Sequence[str], folder: Path) -> ctypes.CDLL:
+    """A library with `launch_name` of each kernel."""
+    for name in names:
+        given = "c, a" if name in TWO_ARGUMENTS else "c"
+        how = "run_at_once" if name in AT_ONCE else "run"
+        source += (
+            f'extern "C" void launch_{name}(int n, i64* c, i64 a) '
+            f"{{ {how}([=] {{ {name}({given}); }}, n); }}\n"
+        )
+    stem = hashlib.sha256(source.encode()).hexdigest()[:16]
+    library = folder / f"{stem}.so"
+    if not library.exists():
+        text = folder / f"{stem}.cpp"
+        text.write_text(source)
+        compiler = shutil.which("g++")
+        assert compiler is not None
+        subprocess.run(
+            [compiler, "-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-w",
+             "-pthread", "-shared", "-fPIC", str(text), "-o", str(library)],
+            check=True,
+        )  # fmt: skip
+    return ctypes.CDLL(str(library))
 
 
 class HostDevice:
@@ -184,26 +208,7 @@ class HostDevice:
         source = cuda_source(lowered, shim, BLOCK, warps, sums) + LAUNCH
         names = ["move_heap"]
         names += ["begin", "advance", "resample", "widen"] if lowered.machine else ["run_all"]
-        for name in names:
-            given = "c, a" if name in TWO_ARGUMENTS else "c"
-            how = "run_at_once" if name in AT_ONCE else "run"
-            source += (
-                f'extern "C" void launch_{name}(int n, i64* c, i64 a) '
-                f"{{ {how}([=] {{ {name}({given}); }}, n); }}\n"
-            )
-        stem = hashlib.sha256(source.encode()).hexdigest()[:16]
-        library = folder / f"{stem}.so"
-        if not library.exists():
-            text = folder / f"{stem}.cpp"
-            text.write_text(source)
-            compiler = shutil.which("g++")
-            assert compiler is not None
-            subprocess.run(
-                [compiler, "-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-w",
-                 "-pthread", "-shared", "-fPIC", str(text), "-o", str(library)],
-                check=True,
-            )  # fmt: skip
-        self.library = ctypes.CDLL(str(library))
+        self.library = compiled(source, names, folder)
         self.lowered = lowered
         self.suspend = True
         self.arrays: dict[int, npt.NDArray[np.int64]] = {}
@@ -237,3 +242,16 @@ class HostDevice:
             self.launched.append(name)
             function = getattr(self.library, f"launch_{name}")
             function(blocks, ctypes.c_void_p(control), ctypes.c_int64(argument))
+
+
+class HostChains(HostDevice):
+    """A device for chains, whose warps have three lanes with a chain and one without."""
+
+    warps = 1
+
+    def __init__(self, lowered: Lowered, folder: Path) -> None:
+        self.warp = BLOCK
+        source = chains_source(lowered, SHIM + f"#define WARP {BLOCK}\n", BLOCK) + LAUNCH
+        self.library = compiled(source, ["run_chains"], folder)
+        self.arrays: dict[int, npt.NDArray[np.int64]] = {}
+        self.launched: list[str] = []

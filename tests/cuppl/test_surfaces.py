@@ -24,7 +24,7 @@ def main () = let mu = sample (normal 0 2) in iter (fn y -> observe (normal mu 1
 REFUSED = [
     (["--device", "tpu"], "unknown device"),
     (["--device", "tpu", "--method", "mh"], "unknown device"),
-    (["--device", "gpu", "--method", "nuts"], "--device is not an option of nuts"),
+    (["--device", "gpu", "--method", "mh"], "--device is not an option of mh"),
     (["--runs", "3", "--method", "mh"], "--runs is not an option of mh"),
     (["--particles", "many"], "--particles: not a number"),
     (["--particles", "0"], "`particles`"),

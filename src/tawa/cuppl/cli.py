@@ -110,16 +110,19 @@ def run(
         output.write_text(json.dumps(report(posterior), indent=1))
 
 
+ON_DEVICES = (Method.smc, Method.importance, Method.nuts, Method.hmc)
+"""Methods that run on a GPU, too."""
+
+
 def check_options(method: Method, device: str, runs: int, seed: int) -> None:
     """Raise BadSetting for an option that means nothing, or that the method lacks."""
     check_settings(seed, device)
-    if method in (Method.smc, Method.importance):
-        return
-    for option, given in (("--device", device != "cpu"), ("--runs", runs != 1)):
-        if given:
-            raise BadSetting(
-                f"{option} is not an option of {method}", hint="smc and importance have it"
-            )
+    for option, given, methods in (
+        ("--device", device != "cpu", ON_DEVICES), ("--runs", runs != 1, ON_DEVICES[:2]),
+    ):  # fmt: skip
+        if given and method not in methods:
+            hint = ", ".join(methods[:-1]) + f" and {methods[-1]} have it"
+            raise BadSetting(f"{option} is not an option of {method}", hint=hint)
 
 
 def infer(
@@ -142,7 +145,10 @@ def infer(
             )
         case Method.mh:
             return model.mh(draws, data=data, seed=seed, threads=threads, progress=True)
-        case Method.nuts | Method.hmc | Method.pathfinder | Method.advi:
+        case Method.nuts | Method.hmc:
+            chains = model.nuts if method is Method.nuts else model.hmc
+            return chains(draws, data=data, seed=seed, device=device)
+        case Method.pathfinder | Method.advi:
             run: Callable[..., Posterior] = getattr(model, method.value)
             return run(draws, data=data, seed=seed)
         case Method.pimh:

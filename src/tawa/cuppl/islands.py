@@ -20,6 +20,7 @@ from tawa.base.user_frames import entries
 from tawa.cuppl.model import Model, model
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior, Run
+from tawa.cuppl.typing.errors import BadSetting
 
 __all__ = ["Executor", "Islands", "ProcessExecutor", "RayExecutor"]
 
@@ -155,6 +156,11 @@ class Islands:
         self, method: str, draws: int, chains: int, options: dict[str, Any],
         offset: Callable[[int], int],
     ) -> Posterior:  # fmt: skip
+        if options.get("pooled"):
+            raise BadSetting(
+                "islands do not learn together", found="`pooled`",
+                hint="give each island a model's `nuts` with all its chains, or leave `pooled` out",
+            )  # fmt: skip
         seed = options.pop("seed", 0)
         each = [{"seed": seed + offset(n)} for n in range(chains)]
         return self._chains(method, draws, options, each)

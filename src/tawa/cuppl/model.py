@@ -20,11 +20,12 @@ from tawa.cuppl.cpu.executable import Executable, Workers
 from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
 from tawa.cuppl.elaboration.elaborate import elaborate
 from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.inference.adaptation import Plan
 from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
-from tawa.cuppl.inference.nuts import NutsChain, Plan, run_plans
+from tawa.cuppl.inference.nuts import NutsChain, run_plans
 from tawa.cuppl.inference.pathfinder import find_path
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
@@ -34,7 +35,7 @@ from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
 from tawa.cuppl.observations import observations
-from tawa.cuppl.results.chains import ChainPosterior
+from tawa.cuppl.results.chains import ChainPosterior, least_e_bfmi
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.typing.errors import UnsupportedMethod
 from tawa.cuppl.typing.failures import AllWeightsZero
@@ -61,6 +62,7 @@ class Model:
     _devices: dict[bool, tuple[Lowered, Any]] = field(
         default_factory=dict[bool, tuple[Lowered, Any]]
     )
+    _chains_device: Any = None
 
     def __repr__(self) -> str:
         """The file, and the type of what runs."""
@@ -252,21 +254,24 @@ class Model:
         chains: int = 4,
         target: float = 0.8,
         metric: str = "auto",
+        pooled: bool = False,
         max_doublings: int = 10,
         threads: int | None = None,
         limits: Limits | None = None,
         progress: bool = False,
+        device: str = "cpu",
     ) -> Posterior:
         """The no-U-turn sampler, for programs with a fixed number of continuous choices.
 
         `metric` is `dense` (a covariance is learned where the warm-up has three draws for each
-        value), `diagonal` (variances) or `auto`: dense for at most 64 values. Chains run on
-        `threads`, by default all cores; the draws do not depend on that. A trajectory has at most
-        2**`max_doublings` - 1 steps.
+        value), `diagonal` (variances) or `auto`: dense for at most 64 values. With `pooled`, chains
+        learn one step size and one metric together: many chains need a short warm-up then. Chains
+        run on `threads`, by default all cores, or on the `gpu` (`device`); the draws do not depend
+        on that. A trajectory has at most 2**`max_doublings` - 1 steps.
         """
         (max_doublings,) = counts(max_doublings=max_doublings)
-        plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings)
-        return self._gradient("nuts", plan, data, chains, threads, limits, progress)
+        plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings, pooled)
+        return self._gradient("nuts", plan, data, chains, threads, limits, progress, device)
 
     def hmc(
         self,
@@ -279,14 +284,16 @@ class Model:
         chains: int = 4,
         target: float = 0.8,
         metric: str = "auto",
+        pooled: bool = False,
         threads: int | None = None,
         limits: Limits | None = None,
         progress: bool = False,
+        device: str = "cpu",
     ) -> Posterior:
         """Hamiltonian Monte Carlo with a fixed number of leapfrog steps; settings as for `nuts`."""
         (leapfrogs,) = counts(leapfrogs=leapfrogs)
-        plan = Plan(draws, warm_up, seed, target, leapfrogs, metric)
-        return self._gradient("hmc", plan, data, chains, threads, limits, progress)
+        plan = Plan(draws, warm_up, seed, target, leapfrogs, metric, pooled=pooled)
+        return self._gradient("hmc", plan, data, chains, threads, limits, progress, device)
 
     def density(
         self,
@@ -299,12 +306,14 @@ class Model:
 
         The thread that evaluates it has room for `levels` nested calls.
         """
-        executable = self._gradient_code()
         workers, block = self.workers(data, 1)
+        return self._density(workers.inputs, limits or Limits(), seed, levels), block
+
+    def _density(self, inputs: int, limits: Limits, seed: int, levels: int) -> Density:
+        """The same for inputs in memory."""
         words = self.elaborated.layouts.words(self.elaborated.result)
         references = [word is Type.REF for word in words]
-        limits = limits or Limits()
-        return Density(executable, workers.inputs, references, limits, seed, levels), block
+        return Density(self._gradient_code(), inputs, references, limits, seed, levels)
 
     def _gradient_code(self) -> Executable:
         """The differentiated program. Raises UnsupportedMethod if it has no gradient."""
@@ -317,35 +326,63 @@ class Model:
 
     def _gradient(
         self, method: str, plan: Plan, data: Mapping[str, Any] | None, chains: int,
-        threads: int | None, limits: Limits | None, progress: bool,
+        threads: int | None, limits: Limits | None, progress: bool, device: str,
     ) -> Posterior:  # fmt: skip
+        check_settings(plan.seed, device)
         plan, chains = plan.checked(), counts(chains=chains)[0]
         (threads,) = counts(threads=cores() if threads is None else threads)
         self.check_draws(plan.draws * chains)
+        workers, block = self.workers(data, 1)
+        start = partial(self._density, workers.inputs, limits or Limits())
         self._gradient_code()
-        blocks: list[Any] = []
-
-        def start(seed: int, levels: int) -> Density:
-            density, block = self.density(data, seed, limits, levels)
-            blocks.append(block)
-            return density
-
+        plans = [replace(plan, seed=plan.seed + 7919 * chain) for chain in range(chains)]
+        seconds = 0.0
         with _bar(method, progress) as report:
-            plans = [replace(plan, seed=plan.seed + 7919 * chain) for chain in range(chains)]
-            found = run_plans(plans, start, threads, limits or Limits(), report)
-        weights = np.full(plan.draws, 1.0 / plan.draws)
-        order = np.arange(plan.draws)
+            if device == "cpu":
+                found = run_plans(plans, start, threads, limits or Limits(), report)
+            else:
+                found, seconds = self._chains_on_gpu(plans, data, start, report)
+                method = f"{method} on the GPU"
+        weights, order = np.full(plan.draws, 1.0 / plan.draws), np.arange(plan.draws)
         runs = [
-            Run(one.columns, weights, 0.0, order, [*one.memory, *blocks], plan.draws)
-            for one in found
+            Run(one.columns, weights, 0.0, order, [*one.memory, block], plan.draws) for one in found
         ]
-        posterior = ChainPosterior(self.elaborated, runs, self.names, method, _summary(found))
-        for name in found[0].statistics:
-            posterior.statistics[name] = np.stack([one.statistics[name] for one in found])
+        runs[0].device_seconds = seconds
+        statistics = {
+            n: np.stack([one.statistics[n] for one in found]) for n in found[0].statistics
+        }
+        posterior = ChainPosterior(
+            self.elaborated, runs, self.names, method, _summary(statistics)
+        )  # fmt: skip
+        posterior.statistics.update(statistics)
         again = dict(data or {}), [c.positions for c in found], plan.seed, limits or Limits()
         posterior.run_again_by(partial(observations, self.module, self.main, *again))
         posterior.warn()
         return posterior
+
+    def chains_device(self) -> Any:
+        """Kernels of the differentiated program for the first GPU, compiled once."""
+        from tawa.cuppl.gpu.device import CudaDevice
+        from tawa.cuppl.gpu.source import CHAINS_BLOCK, chains_source
+
+        if self._chains_device is None:
+            source = chains_source(self._gradient_code().lowered)
+            self._chains_device = CudaDevice(source, block=CHAINS_BLOCK)
+        return self._chains_device
+
+    def use_chains_device(self, device: Any) -> None:
+        """Run chains on this device from now on."""
+        self._chains_device = device
+
+    def _chains_on_gpu(
+        self, plans: list[Plan], data: Mapping[str, Any] | None,
+        start: Callable[[int, int], Density], report: Any,
+    ) -> tuple[list[NutsChain], float]:  # fmt: skip
+        from tawa.cuppl.gpu.chains import run_on_gpu
+
+        device = self.chains_device()
+        image = encode_inputs(self.elaborated, data or {})
+        return run_on_gpu(device, start(plans[0].seed, LEVELS), image, plans, report)
 
     def pathfinder(
         self,
@@ -571,12 +608,12 @@ def _chain_run(draws: Draws, count: int, block: Any) -> Run:
     return Run(words, weights, 0.0, np.arange(count), [*draws.memory, block], count)
 
 
-def _summary(chains: list[NutsChain]) -> dict[str, float]:
-    """How the chains went, all together."""
+def _summary(statistics: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
+    """How chains went, all together; the statistics are (chains, draws)."""
     return {
-        "accepted": float(np.mean([one.statistics["acceptance_rate"] for one in chains])),
-        "divergent": float(sum(one.statistics["diverging"].sum() for one in chains)),
-        "e_bfmi": min(one.e_bfmi() for one in chains),
+        "accepted": float(statistics["acceptance_rate"].mean(1).mean()),
+        "divergent": float(statistics["diverging"].sum()),
+        "e_bfmi": least_e_bfmi(statistics["energy"]),
     }
 
 

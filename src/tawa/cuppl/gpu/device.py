@@ -16,7 +16,7 @@ from tawa.runtime.nvrtc import compile_cuda
 __all__ = ["CudaDevice", "Device"]
 
 KERNELS = (
-    "begin", "advance", "resample", "widen", "run_all", "move_heap",
+    "begin", "advance", "resample", "widen", "run_all", "move_heap", "run_chains",
 )  # fmt: skip
 
 
@@ -25,6 +25,8 @@ class Device(Protocol):
 
     block: int
     warp: int
+    warps: int
+    """Warps of chains that run as fast as one alone: two for each scheduler."""
     stack_words: int
     """Words of the stack of a lane, at least."""
     stack_bytes: int
@@ -78,7 +80,6 @@ def compiled(source: str, target: str) -> bytes:
 class CudaDevice:
     """One GPU with a program's kernels."""
 
-    block = BLOCK
     warp = 32
     stack_words = 128
     stack_bytes = 280 << 20
@@ -86,13 +87,15 @@ class CudaDevice:
     pool_words = 1 << 16
     heap_words = 32
 
-    def __init__(self, source: str, index: int = 0) -> None:
+    def __init__(self, source: str, index: int = 0, block: int = BLOCK) -> None:
+        self.block = block
         self.device = driver.device(index)
         driver.make_current(index)
         major, minor = self.device.capability
         target = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
         self.cubin = compiled(source, target)
-        self.library, _ = driver.load(self.cubin, "move_heap")
+        self.library = driver.checked("cuLibraryLoadData", self.cubin, [], [], 0, [], [], 0)
+        self.warps = 8 * self.device.multiprocessors
         self.functions: dict[str, Any] = {}
         for name in KERNELS:
             status, kernel = driver.bindings().cuLibraryGetKernel(self.library, name.encode())

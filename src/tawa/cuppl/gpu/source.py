@@ -6,23 +6,29 @@ from copy import deepcopy
 from pathlib import Path
 
 from tawa.cuppl.core.ir import Program
-from tawa.cuppl.cpu.executable import NATIVE_MODULES, main_wrapper
+from tawa.cuppl.cpu.executable import NATIVE_MODULES, main_wrapper, taped_wrapper
 from tawa.cuppl.gpu.cuda import PRELUDE, emit_cuda
 from tawa.cuppl.gpu.turns import machine_text
 from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, MACHINE
 from tawa.cuppl.lowering.pipeline import Lowered
+from tawa.cuppl.lowering.suspension import recursive_functions
+from tawa.cuppl.natives import nuts, tape
 from tawa.cuppl.natives.collect import CONTINUATION_LAYOUT
 from tawa.cuppl.translation.native import link, translate
+from tawa.cuppl.typing.errors import UnsupportedMethod
 
-__all__ = ["BLOCK", "cuda_source"]
+__all__ = ["BLOCK", "CHAINS_BLOCK", "chains_source", "cuda_source"]
 
 BLOCK = 256
 """Threads of a block: one particle each."""
+CHAINS_BLOCK = 128
+"""Threads of a block where chains run: a warp for each scheduler of a multiprocessor."""
 
 KERNELS = Path(__file__).with_name("kernels.cuh")
 COLLECT = Path(__file__).with_name("collect.cuh")
 PARTICLES = Path(__file__).with_name("particles.cuh")
+CHAINS = Path(__file__).with_name("chains.cuh")
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
 #define DEVICE static __device__
@@ -125,3 +131,31 @@ def cuda_source(
         points, turns = machine_text(lowered.machine, whole)
         parts += [points, warps, turns]
     return "\n".join((*parts, sums, KERNELS.read_text(), COLLECT.read_text()))
+
+
+def chains_source(
+    lowered: Lowered, qualifiers: str = _QUALIFIERS, block: int = CHAINS_BLOCK
+) -> str:
+    """CUDA C++ for chains of a differentiated program.
+
+    Raises UnsupportedMethod if it recurses: no function calls itself on a GPU.
+    """
+    program = Program(dict(lowered.program.functions))
+    if recursive_functions(program):
+        raise UnsupportedMethod(
+            "chains of a program that recurses do not run on a GPU",
+            expected="loops (`iter`, `fold`, `range_fold`, ...)",
+            hint="leave `device` out: chains run on all cores then",
+        )
+    program.add(taped_wrapper(lowered))
+    assert len(NATIVE_MODULES) > 0  # importing them has registered the natives
+    roots = ["run_chain", "find_step"]
+    for name in roots:
+        program.add(deepcopy(translate(name)))
+    link(program)
+    mark_fallible(program)
+    head = f"#define BLOCK {block}\nenum {{ METER_WORDS = {tape.METER_WORDS}, "
+    head += f"DIMENSION = {tape.DIMENSION}, SAMPLER_WORDS = {nuts.SAMPLER_WORDS}, "
+    head += f"WORK = {nuts.WORK} }};\n"
+    parts = [head, qualifiers, PRELUDE, emit_cuda(program.reachable(roots)), CHAINS.read_text()]
+    return "\n".join(parts)

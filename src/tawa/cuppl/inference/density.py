@@ -66,7 +66,12 @@ class Density:
         self.function = executable.compiled.function("value_and_gradient")
         self.arguments = np.zeros(4, dtype=np.int64)
         self.out = np.zeros(2)
-        self.attempts = 0
+        self.restart(seed)
+
+    def restart(self, seed: int) -> None:
+        """Look for a start with another seed, as a new density would."""
+        self.seed, self.attempts = seed, 0
+        self.context[FIELD["key1"]] = 0
         self.dimension = self.explore()
 
     def new_tape(self, size: int) -> None:
@@ -113,6 +118,8 @@ class Density:
                 f"the program makes {taken} continuous choices", expected="between 1 and 65536"
             )
         self.meter[k.DIMENSION] = taken
+        if taken >= int(self.meter[k.SIZE]):
+            self.new_tape(4 * taken)
         return taken
 
     def look(self) -> tuple[float, int]:

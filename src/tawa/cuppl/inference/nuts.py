@@ -1,73 +1,40 @@
-"""Chains of the no-U-turn sampler and of Hamiltonian Monte Carlo: their adaptation.
+"""Chains of the no-U-turn sampler and of Hamiltonian Monte Carlo on the CPU.
 
 What a chain does in each transition is machine code (`natives/nuts.py`); between windows of the
-warm-up the metric is learned here.
+warm-up step sizes and metrics are learned (`adaptation.py`).
 """
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import mask_of_results
+from tawa.cuppl.inference.adaptation import Plan, Report, may_be_dense, warm_up
 from tawa.cuppl.inference.ascent import ascent
 from tawa.cuppl.inference.density import LEVELS, STEEP, Density
-from tawa.cuppl.inference.settings import Limits, check_settings, counts
+from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.natives import nuts as k
-from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import HEAP_FULL, UnboundedRecursion
 
-__all__ = ["NutsChain", "Plan", "nuts_chain", "results_of", "run_plans"]
+__all__ = [
+    "SLICE", "NutsChain", "Plan", "first_point", "nuts_chain", "results_of", "run_plans",
+    "set_words", "sizes_of_arrays", "tell_nobody",
+]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
-METRICS = ("auto", "dense", "diagonal")
-WINDOWS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.9)
-"""Ends of the windows after each of which the metric is learned anew, as parts of the warm-up."""
-EARLY = 0.1
-"""The part of the warm-up in which trajectories are short."""
-EARLY_DOUBLINGS = 8
-MOST_DENSE = 64
-"""Values from which a covariance is not learned unless it is asked for: it costs their square."""
-DRAWS_A_VALUE = 3
-"""How many positions a covariance needs for each of its rows."""
 BYTES_A_LEVEL = 8192
 """Native stack for each level of recursion: differentiated functions have large frames."""
 MOST_LEVELS = 1 << 17
-LEAST = 1e-300
-"""The least variance of a value."""
 SLICE = 100
 """Transitions between two reports of progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a chain does: `leapfrogs` is 0 for NUTS."""
-
-    draws: int
-    warm_up: int
-    seed: int
-    target: float = 0.8
-    leapfrogs: int = 0
-    metric: str = "auto"
-    doublings: int = k.MAX_DOUBLINGS
-
-    def checked(self) -> Plan:
-        """The same with whole numbers. Raises BadSetting for what means nothing."""
-        (draws,) = counts(draws=self.draws)
-        (warm_up,) = counts(0, warm_up=self.warm_up)
-        check_settings(self.seed, target=self.target)
-        if self.metric not in METRICS:
-            expected = " or ".join(map(repr, METRICS))
-            raise BadSetting("unknown metric", expected=expected, found=repr(self.metric))
-        return replace(self, draws=draws, warm_up=warm_up)
 
 
 @dataclass(slots=True)
@@ -84,12 +51,40 @@ class NutsChain:
     memory: list[Words]
     """What the results refer to."""
 
-    def e_bfmi(self) -> float:
-        """How well new momenta explore the energies: low is below 0.3 (Betancourt 2016)."""
-        energies = self.statistics["energy"]
-        spread = float(((energies - energies.mean()) ** 2).sum())
-        moves = float((np.diff(energies) ** 2).sum())
-        return moves / spread if spread > 0.0 else math.nan
+
+def sizes_of_arrays(plan: Plan, n: int, words: int) -> dict[int, int]:
+    """How many floats each array of a sampler has, by the word that holds its address."""
+    metric = n * n if may_be_dense(plan, n) else n
+    return {
+        k.WORK: k.work_size(n, words), k.MOMENTS: 4 * n + n * n, k.METRIC: metric,
+        k.FACTOR: metric, k.COLUMNS: words * plan.draws, k.POSITIONS: n * plan.draws,
+        k.STATISTICS: len(k.KEPT) * plan.draws,
+    }  # fmt: skip
+
+
+def set_words(s: Words, plan: Plan, words: int, limits: Limits) -> None:
+    """What a sampler's words say from the beginning (of one chain, or of rows of them)."""
+    s[..., k.WORDS], s[..., k.FUEL] = words, limits.max_steps
+    s[..., k.LEAPFROGS], s[..., k.STRIDE] = plan.leapfrogs, plan.draws
+    floats = s.view(np.float64)
+    floats[..., k.TARGET], floats[..., k.STEP] = plan.target, 0.1
+
+
+def first_point(density: Density, words: int) -> tuple[Floats, Floats]:
+    """Where a chain starts (a point of `natives/nuts.py`), and variances that fit there."""
+    density.leave_cliffs()
+    n = density.dimension
+    q = density.position[:n].copy()
+    value, gradient = density(q)
+    metric = 1.0 / np.clip(np.abs(gradient), 1.0, 1e20)
+    if np.abs(gradient).max() > STEEP or np.abs(gradient).min() < 1.0 / STEEP:
+        for there, curvature in ascent(density):
+            q, metric = there.q, curvature.diagonal
+        value, gradient = density(q)
+    point = np.zeros(2 * n + 1 + words)
+    point[:n], point[n : 2 * n], point[2 * n] = q, gradient, value
+    point.view(np.int64)[2 * n + 1 :] = density.results[:words]
+    return point, metric
 
 
 @dataclass(slots=True)
@@ -100,88 +95,30 @@ class _Sampler:
     plan: Plan
     words: int
     """How many result words are kept with each draw."""
-    s: Words = field(init=False)
+    s: Words
     arrays: dict[int, Floats] = field(default_factory=dict[int, Floats])
 
     def __post_init__(self) -> None:
-        n, plan = self.density.dimension, self.plan
-        self.s = np.zeros(k.SAMPLER_WORDS, dtype=np.int64)
-        s = self.s
-        s[k.RESULTS], s[k.WORDS] = self.density.results.ctypes.data, self.words
-        s[k.FUEL], s[k.LEAPFROGS] = self.density.limits.max_steps, plan.leapfrogs
-        s[k.STRIDE] = plan.draws
-        self.give(k.WORK, k.work_size(n, self.words))
-        self.give(k.MOMENTS, 4 * n + n * n)
-        self.give(k.COLUMNS, self.words * plan.draws)
-        self.give(k.POSITIONS, n * plan.draws)
-        self.give(k.STATISTICS, len(k.KEPT) * plan.draws)
-        self.put(k.TARGET, plan.target)
-        self.put(k.STEP, 0.1)
-        context = self.density.context
-        context[FIELD["key0"]] = plan.seed & 0xFFFFFFFF
-        context[FIELD["key1"]] = plan.seed >> 32 & 0xFFFFFFFF
-
-    def give(self, word: int, size: int) -> None:
-        """Set an array aside."""
-        self.arrays[word] = array = np.zeros(size)
-        self.s[word] = array.ctypes.data
-
-    def put(self, word: int, value: float) -> None:
-        """Set a float among the words."""
-        self.s.view(np.float64)[word] = value
-
-    def get(self, word: int) -> float:
-        """A float among the words."""
-        return float(self.s.view(np.float64)[word])
+        density, plan = self.density, self.plan
+        set_words(self.s, plan, self.words, density.limits)
+        self.s[k.RESULTS] = density.results.ctypes.data
+        for word, size in sizes_of_arrays(plan, density.dimension, self.words).items():
+            self.arrays[word] = array = np.zeros(size)
+            self.s[word] = array.ctypes.data
+        density.context[FIELD["key0"]] = plan.seed & 0xFFFFFFFF
+        density.context[FIELD["key1"]] = plan.seed >> 32 & 0xFFFFFFFF
 
     def start(self) -> None:
         """Put the chain where the density was explored."""
-        density, n = self.density, self.density.dimension
-        density.leave_cliffs()
-        q = density.position[:n].copy()
-        value, gradient = density(q)
-        metric = 1.0 / np.clip(np.abs(gradient), 1.0, 1e20)
-        if np.abs(gradient).max() > STEEP or np.abs(gradient).min() < 1.0 / STEEP:
-            for there, curvature in ascent(density):
-                q, metric = there.q, curvature.diagonal
-            value, gradient = density(q)
-        work = self.arrays[k.WORK]
-        work[:n], work[n : 2 * n], work[2 * n] = q, gradient, value
-        work.view(np.int64)[2 * n + 1 : 2 * n + 1 + self.words] = density.results[: self.words]
-        self.use(metric)
+        point, metric = first_point(self.density, self.words)
+        self.arrays[k.WORK][: len(point)] = point
+        self.use(metric, np.sqrt(metric))
 
-    def use(self, metric: Floats) -> None:
+    def use(self, metric: Floats, factor: Floats) -> None:
         """Go on with other variances, or another covariance."""
-        dense = metric.ndim == 2
-        factor = np.linalg.cholesky(metric) if dense else np.sqrt(metric)
-        self.s[k.DENSE] = dense
+        self.s[k.DENSE] = metric.ndim == 2
         for word, array in ((k.METRIC, metric), (k.FACTOR, factor)):
-            self.arrays[word] = kept = np.array(array, dtype=np.float64).reshape(-1)
-            self.s[word] = kept.ctypes.data
-
-    def learned(self) -> Floats | None:
-        """The metric of the window that ends here; None if it was too short."""
-        n, seen = self.density.dimension, int(self.s[k.SEEN])
-        moments = self.arrays[k.MOMENTS]
-        if seen < 10:
-            return None
-        _, squares, _, slopes = moments[: 4 * n].reshape(4, n)
-        wanted = self.plan.metric == "dense" or (self.plan.metric == "auto" and n <= MOST_DENSE)
-        if wanted and seen >= DRAWS_A_VALUE * n:
-            variance = squares / (seen - 1.0)
-            covariance = moments[4 * n :].reshape(n, n) / (seen - 1.0)
-            covariance *= seen / (seen + 5.0)
-            covariance[np.diag_indices(n)] += np.maximum(variance * 1e-3, LEAST)
-            return 0.5 * (covariance + covariance.T) if np.isfinite(covariance).all() else None
-        with np.errstate(all="ignore"):
-            found = np.sqrt(squares / slopes)
-        found[~np.isfinite(found) | (found <= 0.0)] = 1.0
-        return np.clip(found, LEAST, 1.0 / LEAST)
-
-    def forget(self) -> None:
-        """Begin a new window."""
-        self.arrays[k.MOMENTS][:] = 0.0
-        self.s[k.SEEN] = 0
+            self.arrays[word][: array.size] = array.reshape(-1)
 
     def call(self, symbol: str, *more: int) -> int:
         """Run machine code, with more room where it needs that; its last result."""
@@ -206,9 +143,7 @@ class _Sampler:
                     rest[2] += reached - first
                 first = reached
 
-    def run(
-        self, first: int, last: int, learning: bool, kept: int, report: Callable[[int], None]
-    ) -> None:
+    def run(self, first: int, last: int, learning: bool, kept: int, report: Report) -> None:
         """Transitions from one iteration to another."""
         while first < last:
             end = min(last, first + SLICE)
@@ -218,12 +153,65 @@ class _Sampler:
             report(first)
 
 
+class _Together:
+    """A team of samplers; `each` applies a function to all of them."""
+
+    def __init__(
+        self, samplers: list[_Sampler], words: Words,
+        each: Callable[[Callable[[int], None]], None],
+    ) -> None:  # fmt: skip
+        self.samplers, self.words, self.each = samplers, words, each
+        self.dimension = n = samplers[0].density.dimension
+        self.moments = np.zeros((len(samplers), 4 * n + n * n))
+        for sampler, row in zip(samplers, self.moments, strict=True):
+            if sampler.density.dimension != n:
+                raise samplers[0].density.changed()
+            sampler.arrays[k.MOMENTS] = row
+            sampler.s[k.MOMENTS] = row.ctypes.data
+
+    @property
+    def densities(self) -> Floats:
+        """The log density where each chain is."""
+        return np.array([one.arrays[k.WORK][2 * self.dimension] for one in self.samplers])
+
+    def forget(self, chains: npt.NDArray[np.bool_]) -> None:
+        """Some chains begin a new window."""
+        self.moments[chains] = 0.0
+        self.words[chains, k.SEEN] = 0
+
+    def use(self, chain: int, metric: Floats, factor: Floats) -> None:
+        """Give a chain a metric."""
+        self.samplers[chain].use(metric, factor)
+
+    def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
+        """Some chains look for a step size."""
+
+        def find(chain: int) -> None:
+            if chains[chain]:
+                self.samplers[chain].call("find_step", iteration)
+
+        self.each(find)
+
+    def run(self, first: int, last: int, learning: bool, kept: int, report: Report) -> None:
+        """Transitions of all chains."""
+
+        def run(chain: int) -> None:
+            told = report if chain == 0 else tell_nobody
+            self.samplers[chain].run(first, last, learning, kept, told)
+
+        self.each(run)
+
+
+def tell_nobody(_: int) -> None:
+    """A report that nobody waits for."""
+
+
 def run_plans(
     plans: list[Plan],
     start: Callable[[int, int], Density],
     threads: int,
     limits: Limits,
-    report: Callable[[int], None] | None,
+    report: Report | None,
 ) -> list[NutsChain]:
     """Chains on some threads; `start(seed, levels)` makes the density of one.
 
@@ -233,13 +221,17 @@ def run_plans(
 
     def run(plan: Plan) -> NutsChain:
         tell = report if report is not None and plan is plans[0] else None
-        return nuts_chain(start(plan.seed, levels), plan, tell or (lambda _: None))
+        return nuts_chain(start(plan.seed, levels), plan, tell or tell_nobody)
 
     while True:
         old = threading.stack_size(levels * BYTES_A_LEVEL + (1 << 20))
         try:
             with ThreadPoolExecutor(threads) as pool:
-                return list(pool.map(run, plans))
+                if not plans[0].pooled:
+                    return list(pool.map(run, plans))
+                seeds = [plan.seed for plan in plans]
+                densities = list(pool.map(start, seeds, [levels] * len(plans)))
+                return pooled_chains(densities, plans, pool, report or tell_nobody)
         except UnboundedRecursion:
             levels *= 8
             if levels > min(limits.max_depth, MOST_LEVELS):
@@ -248,47 +240,59 @@ def run_plans(
             threading.stack_size(old)
 
 
-def nuts_chain(
-    density: Density, plan: Plan, report: Callable[[int], None] = lambda _: None
-) -> NutsChain:
+def nuts_chain(density: Density, plan: Plan, report: Report = tell_nobody) -> NutsChain:
     """One chain; it is told of every so many transitions that were made."""
-    references = density.references
-    sampler = _Sampler(density, plan, 0 if any(references) else len(references))
-    sampler.start()
-    _warm_up(sampler, report)
-    s = sampler.s
-    s[k.DOUBLINGS] = plan.doublings
-    sampler.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, report)
-    positions = sampler.arrays[k.POSITIONS].reshape(plan.draws, -1)
-    if any(references):
+
+    def each(work: Callable[[int], None]) -> None:
+        work(0)
+
+    (chain,) = _chains([density], [plan], each, report)
+    return chain
+
+
+def pooled_chains(
+    densities: list[Density], plans: list[Plan], pool: ThreadPoolExecutor, report: Report
+) -> list[NutsChain]:
+    """Chains that learn together, on the threads of a pool."""
+
+    def each(work: Callable[[int], None]) -> None:
+        for _ in pool.map(work, range(len(plans))):
+            pass
+
+    return _chains(densities, plans, each, report)
+
+
+def _chains(
+    densities: list[Density], plans: list[Plan],
+    each: Callable[[Callable[[int], None]], None], report: Report,
+) -> list[NutsChain]:  # fmt: skip
+    plan, references = plans[0], densities[0].references
+    kept = 0 if any(references) else len(references)
+    words = np.zeros((len(plans), k.SAMPLER_WORDS), dtype=np.int64)
+    samplers = [
+        _Sampler(density, own, kept, row)
+        for density, own, row in zip(densities, plans, words, strict=True)
+    ]
+    each(lambda chain: samplers[chain].start())
+    team = _Together(samplers, words, each)
+    warm_up(team, plan, report)
+    team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, report)
+    return [_finished(sampler) for sampler in samplers]
+
+
+def _finished(sampler: _Sampler) -> NutsChain:
+    """What a chain has drawn."""
+    density, draws, s = sampler.density, sampler.plan.draws, sampler.s
+    positions = sampler.arrays[k.POSITIONS].reshape(draws, -1)
+    if any(density.references):
         columns, memory = results_of(density, positions)
     else:
-        columns = sampler.arrays[k.COLUMNS].view(np.int64).reshape(-1, plan.draws)
+        columns = sampler.arrays[k.COLUMNS].view(np.int64).reshape(-1, draws)
         memory = list[Words]()
-    rows = sampler.arrays[k.STATISTICS].reshape(len(k.KEPT), plan.draws)
+    rows = sampler.arrays[k.STATISTICS].reshape(len(k.KEPT), draws)
     statistics: dict[str, Floats] = dict(zip(k.KEPT, rows, strict=True))
-    step, evaluations = sampler.get(k.STEP), int(s[k.EVALUATIONS])
-    return NutsChain(columns, positions, statistics, step, evaluations, memory)
-
-
-def _warm_up(sampler: _Sampler, report: Callable[[int], None]) -> None:
-    """Find a step size and a metric, in windows of growing length."""
-    plan, s, total = sampler.plan, sampler.s, sampler.plan.warm_up
-    sampler.call("find_step", total)
-    ends = sorted({round(part * total) for part in WINDOWS} - {0})
-    first = 0
-    for end in [*ends, total]:
-        early = first < EARLY * total
-        s[k.DOUBLINGS] = min(plan.doublings, EARLY_DOUBLINGS) if early else plan.doublings
-        sampler.run(first, end, end < total, -1, report)
-        metric = sampler.learned() if end < total else None
-        if metric is not None:
-            sampler.use(metric)
-            sampler.forget()
-            sampler.call("find_step", total)
-        first = end
-    if total:
-        sampler.put(k.STEP, math.exp(sampler.get(k.AVERAGED)))
+    step = float(s.view(np.float64)[k.STEP])
+    return NutsChain(columns, positions, statistics, step, int(s[k.EVALUATIONS]), memory)
 
 
 def results_of(density: Density, positions: Floats) -> tuple[Words, list[Words]]:

@@ -45,6 +45,7 @@ COLUMNS = 17  # address: the kept results, a row each
 STRIDE = 18  # kept draws in all
 POSITIONS = 19  # address: the kept positions, n floats each
 STATISTICS = 20  # address: the rows named below, a number for each kept draw
+STEP_GIVEN = 22  # whether others choose the step size
 EVALUATIONS = 23
 LEAVES = 24  # of the last transition, and of the piece below: how many, acceptance, weight
 SHARE = 25  # bits
@@ -509,7 +510,8 @@ def run_chain(
         if ended >= CHANGED:
             return ended, status, iteration
         if kept < 0:
-            adapt(s)
+            if s[STEP_GIVEN] == 0:
+                adapt(s)
             if learning == 1:
                 learn(m, s)
         else:

@@ -150,7 +150,7 @@ def take_value(ctx: Context) -> float:
 def taken_place(ctx: Context) -> int:
     """The place of the value that was taken last."""
     m = address_of(ctx.trace)
-    return m[TAKEN] if m[DIMENSION] >= 0 else 0
+    return m[TAKEN] if m[TAKEN] <= m[DIMENSION] else 0
 
 
 @native

@@ -15,7 +15,7 @@ from tawa.base.user_frames import entries, stack_level
 from tawa.cuppl.numeric import special
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior
 
-__all__ = ["ChainPosterior", "effective_sample_size", "r_hat"]
+__all__ = ["ChainPosterior", "effective_sample_size", "least_e_bfmi", "r_hat"]
 
 Floats = npt.NDArray[np.float64]
 WORST_R_HAT = 1.05
@@ -109,6 +109,18 @@ def effective_sample_size(chains: Floats) -> float:
         time += 2.0 * least
         lag += 1
     return min(m * n / max(time, 1.0 / math.log10(m * n + 1.0)), float(m * n))
+
+
+def least_e_bfmi(energies: Floats) -> float:
+    """How well new momenta explore the energies (chains, draws): low is below 0.3.
+
+    That of the chain where it is least (Betancourt 2016); NaN if the first chain's do not change.
+    """
+    spread = ((energies - energies.mean(1, keepdims=True)) ** 2).sum(1)
+    moves = (np.diff(energies, axis=1) ** 2).sum(1)
+    with np.errstate(all="ignore"):
+        found = np.where(spread > 0.0, moves / spread, math.nan)
+    return min(found.tolist())
 
 
 @entries

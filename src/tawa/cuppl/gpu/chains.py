@@ -1,0 +1,300 @@
+"""Many chains of NUTS or HMC on a GPU, with the draws that the CPU gives.
+
+The chains start on the CPU, one after the other: that is a few evaluations of each. Then they run
+on the device, from one window of the warm-up to the next; what the windows teach is computed here.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.cuppl.cpu.executable import FIELD
+from tawa.cuppl.cpu.memory import Image
+from tawa.cuppl.gpu.device import Device
+from tawa.cuppl.inference.adaptation import Plan, Report, warm_up
+from tawa.cuppl.inference.density import Density
+from tawa.cuppl.inference.nuts import (
+    SLICE,
+    NutsChain,
+    first_point,
+    results_of,
+    set_words,
+    sizes_of_arrays,
+    tell_nobody,
+)
+from tawa.cuppl.natives import nuts as k
+from tawa.cuppl.natives import tape
+from tawa.cuppl.typing.failures import HEAP_FULL
+
+__all__ = ["run_on_gpu"]
+
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.int64]
+
+# Words of the control block, and of each chain (`chains.cuh`).
+CHAINS, LANES, LAST, LEARNING, KEPT, INPUTS, METERS, SAMPLERS, OWN, HEAPS, HEAP_WORDS = range(11)
+SEED_LOW, SEED_HIGH, FIRST, WANTED, ENDED, STATUS, SITE, LOG_DENSITY, OWN_WORDS = range(9)
+RUN, FIND = 0, 1
+READ = (k.COLUMNS, k.POSITIONS, k.STATISTICS)
+"""Arrays that are read when the chains are done."""
+
+
+@dataclass(slots=True)
+class GpuChains:
+    """A team of chains on a device (`inference/adaptation.py`)."""
+
+    device: Device
+    density: Density
+    image: Image
+    plans: list[Plan]
+    dimension: int = 0
+    control: Words = field(default_factory=lambda: np.zeros(11, dtype=np.int64))
+    own: Words = field(init=False)
+    words: Words = field(init=False)
+    meters: Words = field(init=False)
+    arrays: dict[int, Floats] = field(default_factory=dict[int, Floats])
+    """Copies on the host of arrays that are written or read in the warm-up, a row a chain."""
+    owned: dict[object, int] = field(default_factory=dict[object, int])
+    """Addresses on the device."""
+    taken: dict[object, int] = field(default_factory=dict[object, int])
+    """Bytes of each."""
+    dirty: set[int] = field(default_factory=set[int])
+    """Arrays whose copies are newer."""
+
+    def __post_init__(self) -> None:
+        count, density = len(self.plans), self.density
+        self.own = np.zeros((count, OWN_WORDS), dtype=np.int64)
+        self.words = np.zeros((count, k.SAMPLER_WORDS), dtype=np.int64)
+        self.meters = np.zeros((count, tape.METER_WORDS), dtype=np.int64)
+        seeds = np.array([p.seed & (1 << 64) - 1 for p in self.plans], dtype=np.uint64)
+        self.own[:, SEED_LOW] = (seeds & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        self.own[:, SEED_HIGH] = (seeds >> np.uint64(32)).astype(np.int64)
+        set_words(self.words, self.plans[0], self.kept_words, density.limits)
+
+    @property
+    def kept_words(self) -> int:
+        """How many result words are kept with each draw."""
+        return 0 if any(self.density.references) else len(self.density.references)
+
+    @property
+    def moments(self) -> Floats:
+        """What the window so far has seen."""
+        self.device.read(self.owned[k.MOMENTS], self.arrays[k.MOMENTS])
+        return self.arrays[k.MOMENTS]
+
+    def forget(self, chains: npt.NDArray[np.bool_]) -> None:
+        """Some chains begin a new window."""
+        self.arrays[k.MOMENTS][chains] = 0.0
+        self.words[chains, k.SEEN] = 0
+        self.dirty.add(k.MOMENTS)
+
+    @property
+    def densities(self) -> Floats:
+        """The log density where each chain is."""
+        return self.own.view(np.float64)[:, LOG_DENSITY]
+
+    # Set-up.
+
+    def start(self) -> None:
+        """Find where the chains start, and copy all to the device."""
+        entries, heap = self.find_starts()
+        self.words[:, k.RESULTS] = self.each("results", 8 * len(self.density.results))
+        for word, size in self.sizes().items():
+            self.words[:, word] = self.each(word, 8 * size)
+        n = self.dimension
+        self.meters[:, tape.DIMENSION] = self.meters[:, tape.ROOM] = n
+        self.meters[:, tape.POSITION] = self.each("position", 8 * n)
+        self.new_tapes(2 * entries + 64)
+        self.new_heaps(2 * heap + 64)
+        control = self.control
+        control[CHAINS] = len(self.plans)
+        control[LANES] = min(self.device.warp, -(-len(self.plans) // self.device.warps))
+        inputs = self.place("inputs", max(8, 8 * len(self.image.words)))
+        control[INPUTS] = inputs
+        self.device.write(inputs, self.image.at(inputs))
+        control[SAMPLERS] = self.place("samplers", self.words.nbytes)
+        control[OWN] = self.place("own", self.own.nbytes)
+        self.place("control", control.nbytes)
+        self.dirty = {k.WORK, k.METRIC, k.FACTOR}
+
+    def sizes(self) -> dict[int, int]:
+        """Floats of each array of a chain."""
+        return sizes_of_arrays(self.plans[0], self.dimension, self.kept_words)
+
+    def find_starts(self) -> tuple[int, int]:
+        """Where each chain starts; entries of the tape and words of the heap that a run needs."""
+        density, entries, heap = self.density, 0, 0
+        for chain, plan in enumerate(self.plans):
+            if chain:
+                density.restart(plan.seed)
+            else:
+                self.dimension = density.dimension
+                for word in (k.WORK, k.METRIC, k.FACTOR, k.MOMENTS):
+                    self.arrays[word] = np.zeros((len(self.plans), self.sizes()[word]))
+            if density.dimension != self.dimension:
+                raise density.changed()
+            density.context[FIELD["key1"]] = plan.seed >> 32 & 0xFFFFFFFF
+            point, metric = first_point(density, self.kept_words)
+            self.arrays[k.WORK][chain, : len(point)] = point
+            self.use(chain, metric, np.sqrt(metric))
+            entries = max(entries, int(density.meter[tape.USED]))
+            used = int(density.context[FIELD["heap"]] - density.context[FIELD["heap_start"]])
+            heap = max(heap, used // 8)
+        return entries, heap
+
+    def place(self, name: object, size: int) -> int:
+        """Some bytes of the device, instead of those that had the name."""
+        if name in self.owned:
+            self.device.free(self.owned.pop(name))
+        self.taken[name] = size
+        self.density.check_memory(sum(self.taken.values()))
+        self.owned[name] = self.device.allocate(size)
+        return self.owned[name]
+
+    def each(self, name: object, size: int) -> Words:
+        """The addresses of so many bytes for each chain."""
+        count = len(self.plans)
+        return self.place(name, count * size) + size * np.arange(count, dtype=np.int64)
+
+    def new_tapes(self, size: int) -> None:
+        """Room for the tapes."""
+        m = self.meters
+        m[:, tape.SIZE] = size
+        m[:, tape.ENTRIES] = self.each("entries", 32 * (size + 1))
+        m[:, tape.ADJOINTS] = self.each("adjoints", 8 * (size + 1))
+        self.control[METERS] = self.place("meters", m.nbytes)
+        self.device.write(self.owned["meters"], m)
+
+    def new_heaps(self, words: int) -> None:
+        """Heaps, and as many words for the places of the floats in them."""
+        self.control[HEAP_WORDS] = words
+        self.control[HEAPS] = self.place("heaps", 16 * words * len(self.plans))
+
+    def close(self) -> None:
+        """Give the device's memory back."""
+        for address in self.owned.values():
+            self.device.free(address)
+        self.owned.clear()
+
+    # What the warm-up asks for.
+
+    def use(self, chain: int, metric: Floats, factor: Floats) -> None:
+        """Give a chain a metric."""
+        self.words[chain, k.DENSE] = metric.ndim == 2
+        for word, array in ((k.METRIC, metric), (k.FACTOR, factor)):
+            self.arrays[word][chain, : array.size] = array.reshape(-1)
+            self.dirty.add(word)
+
+    def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
+        """Some chains look for a step size."""
+        self.own[:, WANTED] = chains
+        self.control[LAST] = iteration
+        self.send()
+        while self.launch(FIND):
+            pass
+        self.device.read(self.owned["samplers"], self.words)
+
+    def run(self, first: int, last: int, learning: bool, kept: int, report: Report) -> None:
+        """Transitions of all chains."""
+        control = self.control
+        control[LEARNING], control[KEPT] = learning, -1 if kept < 0 else first - kept
+        self.own[:, FIRST] = first
+        self.send()
+        while first < last:
+            first = min(last, first + SLICE)
+            control[LAST] = first
+            while self.launch(RUN):
+                pass
+            report(first)
+        self.device.read(self.owned["samplers"], self.words)
+
+    def send(self) -> None:
+        """Copy to the device what the host has changed."""
+        device = self.device
+        device.write(self.owned["samplers"], self.words)
+        device.write(self.owned["own"], self.own)
+        for word in sorted(self.dirty):
+            device.write(self.owned[word], self.arrays[word])
+        self.dirty.clear()
+
+    def launch(self, what: int) -> bool:
+        """Go on with all chains; whether some were left because they need more room."""
+        device, control = self.device, self.control
+        warps = -(-len(self.plans) // int(control[LANES]))
+        blocks = -(-warps * device.warp // device.block)
+        device.write(self.owned["control"], control)
+        device.launch([("run_chains", blocks, what)], self.owned["control"])
+        device.read(self.owned["own"], self.own)
+        ended, status = self.own[:, ENDED], self.own[:, STATUS]
+        no_heap = (ended == k.FAILED) & (status == HEAP_FULL)
+        for chain in np.flatnonzero((ended == k.CHANGED) | (ended == k.FAILED) & ~no_heap)[:1]:
+            raise self.error(int(chain))
+        full = (ended == k.FULL).any()
+        if full:
+            self.new_tapes(4 * int(self.meters[0, tape.SIZE]))
+        if no_heap.any():
+            self.new_heaps(2 * int(control[HEAP_WORDS]))
+        if full or no_heap.any():
+            self.own[:, ENDED] = self.own[:, STATUS] = 0
+            device.write(self.owned["own"], self.own)
+        return bool(full or no_heap.any())
+
+    def error(self, chain: int) -> Exception:
+        """Why a chain can't go on."""
+        density, ended, status = self.density, *(int(self.own[chain, w]) for w in (ENDED, STATUS))
+        density.seed = self.plans[chain].seed
+        if ended == k.CHANGED:
+            meters = np.zeros_like(self.meters)
+            self.device.read(self.owned["meters"], meters)
+            density.meter[tape.TAKEN] = meters[chain, tape.TAKEN]
+            return density.changed()
+        density.context[FIELD["site"]] = self.own[chain, SITE]
+        return density.error(status)
+
+    # Results.
+
+    def finish(self) -> list[NutsChain]:
+        """What the chains have drawn."""
+        count, draws, n = len(self.plans), self.plans[0].draws, self.dimension
+        found: dict[int, Floats] = {}
+        for word in READ:
+            found[word] = np.zeros((count, self.sizes()[word]))
+            if found[word].size:
+                self.device.read(self.owned[word], found[word])
+        columns = found[k.COLUMNS].view(np.int64).reshape(count, -1, draws)
+        positions = found[k.POSITIONS].reshape(count, draws, n)
+        rows = found[k.STATISTICS].reshape(count, len(k.KEPT), draws)
+        steps = self.words.view(np.float64)[:, k.STEP].tolist()
+        chains: list[NutsChain] = []
+        for chain in range(count):
+            words, memory = columns[chain], list[Words]()
+            if any(self.density.references):
+                words, memory = results_of(self.density, positions[chain])
+            statistics: dict[str, Floats] = dict(zip(k.KEPT, rows[chain], strict=True))
+            evaluations = int(self.words[chain, k.EVALUATIONS])
+            chains.append(
+                NutsChain(words, positions[chain], statistics, steps[chain], evaluations, memory)
+            )
+        return chains
+
+
+def run_on_gpu(
+    device: Any, density: Density, image: Image, plans: list[Plan], report: Report | None
+) -> tuple[list[NutsChain], float]:
+    """Chains, and the seconds that they took from their starts on; `density` is the first's."""
+    plan, tell = plans[0], report or tell_nobody
+    begin = time.perf_counter()
+    team = GpuChains(device, density, image, plans)
+    try:
+        team.start()
+        warm_up(team, plan, tell)
+        team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, tell)
+        chains = team.finish()
+    finally:
+        team.close()
+    return chains, time.perf_counter() - begin

@@ -1,0 +1,271 @@
+"""How chains learn a step size and a metric: each for itself, or all of them together.
+
+A *team* is chains that go through the windows of the warm-up at the same time, on some device.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.cuppl.inference.settings import check_settings, counts
+from tawa.cuppl.natives import nuts as k
+from tawa.cuppl.typing.errors import BadSetting
+
+__all__ = ["Plan", "Report", "Team", "may_be_dense", "warm_up"]
+
+Floats = npt.NDArray[np.float64]
+Words = npt.NDArray[np.int64]
+Report = Callable[[int], None]
+"""What is told of every so many transitions that were made."""
+METRICS = ("auto", "dense", "diagonal")
+WINDOWS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.9)
+"""Ends of the windows after each of which the metric is learned anew, as parts of the warm-up."""
+EARLY = 0.1
+"""The part of the warm-up in which trajectories are short."""
+EARLY_DOUBLINGS = 8
+MOST_DENSE = 64
+"""Values from which a covariance is not learned unless it is asked for: it costs their square."""
+DRAWS_A_VALUE = 3
+"""How many positions a covariance needs for each of its rows."""
+LEAST = 1e-300
+"""The least variance of a value."""
+AT_ONCE = 4
+"""How many transitions after a change of the metric the step size is put right after each."""
+GAIN = 2.0
+"""By how much the logarithm of the step size changes, at first, for a missing acceptance of 1."""
+NEAR_STEP = 4.0
+"""A step size for a new metric is found within such a factor."""
+FAR = 5.0
+"""Chains whose density is so many quartile distances below the median teach the others nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a chain does: `leapfrogs` is 0 for NUTS."""
+
+    draws: int
+    warm_up: int
+    seed: int
+    target: float = 0.8
+    leapfrogs: int = 0
+    metric: str = "auto"
+    doublings: int = k.MAX_DOUBLINGS
+    pooled: bool = False
+    """Whether chains learn one step size and one metric together."""
+
+    def checked(self) -> Plan:
+        """The same with whole numbers. Raises BadSetting for what means nothing."""
+        (draws,) = counts(draws=self.draws)
+        (warm_up,) = counts(0, warm_up=self.warm_up)
+        check_settings(self.seed, target=self.target)
+        if self.metric not in METRICS:
+            expected = " or ".join(map(repr, METRICS))
+            raise BadSetting("unknown metric", expected=expected, found=repr(self.metric))
+        return replace(self, draws=draws, warm_up=warm_up)
+
+
+class Team(Protocol):
+    """Chains that go through the warm-up together."""
+
+    dimension: int
+    words: Words
+    """The sampler's words (`natives/nuts.py`), a row a chain; what is written there counts."""
+
+    @property
+    def moments(self) -> Floats:
+        """What the window so far has seen, a row a chain."""
+        ...
+
+    def forget(self, chains: npt.NDArray[np.bool_]) -> None:
+        """Some chains begin a new window."""
+        ...
+
+    @property
+    def densities(self) -> Floats:
+        """The log density where each chain is."""
+        ...
+
+    def use(self, chain: int, metric: Floats, factor: Floats) -> None:
+        """Give a chain variances and their roots, or a covariance and its Cholesky factor."""
+        ...
+
+    def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
+        """Some chains look for a step size."""
+        ...
+
+    def run(self, first: int, last: int, learning: bool, kept: int, report: Report) -> None:
+        """Transitions from one iteration to another; draws are kept from `kept` on, if not < 0."""
+        ...
+
+
+def warm_up(team: Team, plan: Plan, report: Report) -> None:
+    """Find step sizes and metrics, in windows of growing length."""
+    total = plan.warm_up
+    words, floats = team.words, team.words.view(np.float64)
+    pool = _Pool(team, plan) if plan.pooled else None
+    _find_steps(team, plan, pool, np.ones(len(words), dtype=bool))
+    ends = sorted({round(part * total) for part in WINDOWS} - {0})
+    first = 0
+    for end in [*ends, total]:
+        early = first < EARLY * total
+        words[:, k.DOUBLINGS] = min(plan.doublings, EARLY_DOUBLINGS) if early else plan.doublings
+        if pool:
+            pool.run(first, end, end < total, report)
+        else:
+            team.run(first, end, end < total, -1, report)
+        if end < total:
+            _find_steps(team, plan, pool, _learn(team, plan))
+        first = end
+    own = words[:, k.STEP_GIVEN] == 0
+    if total:
+        floats[own, k.STEP] = [math.exp(one) for one in floats[own, k.AVERAGED].tolist()]
+    words[:, k.DOUBLINGS] = plan.doublings
+
+
+def _find_steps(
+    team: Team, plan: Plan, pool: _Pool | None, chains: npt.NDArray[np.bool_]
+) -> None:  # fmt: skip
+    """Step sizes for a new metric."""
+    if chains.any():
+        team.find_steps(plan.warm_up, chains)
+        if pool:
+            pool.share_steps()
+
+
+@dataclass(slots=True)
+class _Pool:
+    """The step size that chains share; those far below the others in density have their own.
+
+    So a chain that starts where the density is steep gets away from there with short steps, and
+    then joins the others.
+    """
+
+    team: Team
+    plan: Plan
+    step: float = 0.0
+
+    def share_steps(self) -> None:
+        """The step in the middle of those that chains have found, or the last one if it is near."""
+        floats = self.team.words.view(np.float64)
+        near = _near(self.team.densities)
+        middle = float(np.median(floats[near, k.STEP]))
+        if not 1.0 / NEAR_STEP < self.step / middle < NEAR_STEP:
+            self.step = middle
+        floats[near, k.STEP] = self.step
+        self.team.words[:, k.STEP_GIVEN] = near
+
+    def run(self, first: int, end: int, learning: bool, report: Report) -> None:
+        """A window, in which the step is put right in growing distances.
+
+        Acceptance falls by about 0.4 where the logarithm of the step grows by 1, near the target.
+        """
+        updates, length = 0, 1
+        while first < end:
+            last = min(end, first + length)
+            self.team.run(first, last, learning, -1, report)
+            first, updates = last, updates + 1
+            if updates >= AT_ONCE:
+                length *= 2
+            self.put_right(GAIN / max(1, updates - AT_ONCE + 1))
+
+    def put_right(self, gain: float) -> None:
+        """Change the step by how much acceptance is missing; chains leave the pool, or join it."""
+        words = self.team.words
+        floats = words.view(np.float64)
+        near, joined = _near(self.team.densities), words[:, k.STEP_GIVEN] == 1
+        share = float(floats[near, k.SHARE].mean())
+        self.step = math.exp(math.log(self.step) + gain * (share - self.plan.target))
+        leaving = joined & ~near
+        floats[leaving, k.CENTRE] = floats[leaving, k.AVERAGED] = math.log(self.step)
+        floats[leaving, k.ERROR] = 0.0
+        words[leaving, k.COUNT] = 0
+        words[:, k.STEP_GIVEN] = near
+        floats[near, k.STEP] = self.step
+
+
+def _learn(team: Team, plan: Plan) -> npt.NDArray[np.bool_]:
+    """Give chains the metric of the window that ends; those whose window was too short keep theirs.
+
+    Returns which have a new one. They begin a new window.
+    """
+    chosen = np.zeros(len(team.words), dtype=bool)
+    seen = team.words[:, k.SEEN]
+    if plan.pooled:
+        count, moments = pooled(seen, team.moments, _near(team.densities), team.dimension)
+        found = learned(plan, team.dimension, count, moments)
+        if found is not None:
+            chosen[:] = True
+            factor = _factor(found)
+            for chain in range(len(chosen)):
+                team.use(chain, found, factor)
+    else:
+        for chain, count in enumerate(seen.tolist()):
+            found = learned(plan, team.dimension, count, team.moments[chain])
+            if found is not None:
+                chosen[chain] = True
+                team.use(chain, found, _factor(found))
+    team.forget(chosen)
+    return chosen
+
+
+def _factor(metric: Floats) -> Floats:
+    found = np.linalg.cholesky(metric) if metric.ndim == 2 else np.sqrt(metric)
+    return np.asarray(found, dtype=np.float64)
+
+
+def _near(densities: Floats) -> npt.NDArray[np.bool_]:
+    """Which chains are not far below the others: one that is stuck would spoil all metrics."""
+    low, middle, high = np.quantile(densities, (0.25, 0.5, 0.75))
+    near: npt.NDArray[np.bool_] = densities >= middle - FAR * (high - low) - 1.0
+    return near
+
+
+def pooled(
+    seen: Words, moments: Floats, chosen: npt.NDArray[np.bool_], n: int
+) -> tuple[int, Floats]:
+    """How much the chosen chains have seen together, and its moments (`learn` in the natives)."""
+    seen, moments = seen[chosen], moments[chosen]
+    count = int(seen.sum())
+    out = np.zeros(moments.shape[1])
+    if not count:
+        return 0, out
+    weights = seen.astype(np.float64)
+    for at in (0, 2 * n):
+        means = moments[:, at : at + n]
+        mean = (weights[:, None] * means).sum(0) / count
+        apart = means - mean
+        out[at : at + n] = mean
+        out[at + n : at + 2 * n] = moments[:, at + n : at + 2 * n].sum(0)
+        out[at + n : at + 2 * n] += (weights[:, None] * apart * apart).sum(0)
+        if at == 0:
+            products = np.einsum("ci,cj->ij", weights[:, None] * apart, apart)
+            out[4 * n :] = moments[:, 4 * n :].sum(0) + products.reshape(-1)
+    return count, out
+
+
+def may_be_dense(plan: Plan, n: int) -> bool:
+    """Whether the metric of so many values may become a covariance."""
+    return plan.metric == "dense" or (plan.metric == "auto" and n <= MOST_DENSE)
+
+
+def learned(plan: Plan, n: int, seen: int, moments: Floats) -> Floats | None:
+    """The metric of what a window has seen; None if that is too little."""
+    if seen < 10:
+        return None
+    _, squares, _, slopes = moments[: 4 * n].reshape(4, n)
+    if may_be_dense(plan, n) and seen >= DRAWS_A_VALUE * n:
+        variance = squares / (seen - 1.0)
+        covariance = moments[4 * n :].reshape(n, n) / (seen - 1.0)
+        covariance *= seen / (seen + 5.0)
+        covariance[np.diag_indices(n)] += np.maximum(variance * 1e-3, LEAST)
+        return 0.5 * (covariance + covariance.T) if np.isfinite(covariance).all() else None
+    with np.errstate(all="ignore"):
+        found = np.sqrt(squares / slopes)
+    found[~np.isfinite(found) | (found <= 0.0)] = 1.0
+    return np.clip(found, LEAST, 1.0 / LEAST)
