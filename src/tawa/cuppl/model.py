@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tawa.base.cores import cores
 from tawa.base.user_frames import entries, entry
 from tawa.cuppl.approximations import approximated
+from tawa.cuppl.chains import chains_posterior
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import Executable, Workers
 from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
@@ -25,7 +26,6 @@ from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
-from tawa.cuppl.inference.nuts import NutsChain, run_plans
 from tawa.cuppl.inference.pathfinder import find_path
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
@@ -34,8 +34,7 @@ from tawa.cuppl.inference.variational import fit_normal
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
-from tawa.cuppl.observations import observations
-from tawa.cuppl.results.chains import ChainPosterior, least_e_bfmi
+from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.typing.errors import UnsupportedMethod
 from tawa.cuppl.typing.failures import AllWeightsZero
@@ -271,7 +270,8 @@ class Model:
         """
         (max_doublings,) = counts(max_doublings=max_doublings)
         plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings, pooled)
-        return self._gradient("nuts", plan, data, chains, threads, limits, progress, device)
+        with _bar("nuts", progress) as report:
+            return chains_posterior(self, plan, data, chains, threads, limits, report, device)
 
     def hmc(
         self,
@@ -293,7 +293,8 @@ class Model:
         """Hamiltonian Monte Carlo with a fixed number of leapfrog steps; settings as for `nuts`."""
         (leapfrogs,) = counts(leapfrogs=leapfrogs)
         plan = Plan(draws, warm_up, seed, target, leapfrogs, metric, pooled=pooled)
-        return self._gradient("hmc", plan, data, chains, threads, limits, progress, device)
+        with _bar("hmc", progress) as report:
+            return chains_posterior(self, plan, data, chains, threads, limits, report, device)
 
     def density(
         self,
@@ -307,15 +308,15 @@ class Model:
         The thread that evaluates it has room for `levels` nested calls.
         """
         workers, block = self.workers(data, 1)
-        return self._density(workers.inputs, limits or Limits(), seed, levels), block
+        return self.density_of(workers.inputs, limits or Limits(), seed, levels), block
 
-    def _density(self, inputs: int, limits: Limits, seed: int, levels: int) -> Density:
+    def density_of(self, inputs: int, limits: Limits, seed: int, levels: int) -> Density:
         """The same for inputs in memory."""
         words = self.elaborated.layouts.words(self.elaborated.result)
         references = [word is Type.REF for word in words]
-        return Density(self._gradient_code(), inputs, references, limits, seed, levels)
+        return Density(self.gradient_code(), inputs, references, limits, seed, levels)
 
-    def _gradient_code(self) -> Executable:
+    def gradient_code(self) -> Executable:
         """The differentiated program. Raises UnsupportedMethod if it has no gradient."""
         if "gradient" not in self._executables:
             lowered = lower_continuous(self.elaborated)
@@ -324,65 +325,19 @@ class Model:
             self._executables["gradient"] = Executable.build(lowered, GRADIENT)
         return self._executables["gradient"]
 
-    def _gradient(
-        self, method: str, plan: Plan, data: Mapping[str, Any] | None, chains: int,
-        threads: int | None, limits: Limits | None, progress: bool, device: str,
-    ) -> Posterior:  # fmt: skip
-        check_settings(plan.seed, device)
-        plan, chains = plan.checked(), counts(chains=chains)[0]
-        (threads,) = counts(threads=cores() if threads is None else threads)
-        self.check_draws(plan.draws * chains)
-        workers, block = self.workers(data, 1)
-        start = partial(self._density, workers.inputs, limits or Limits())
-        self._gradient_code()
-        plans = [replace(plan, seed=plan.seed + 7919 * chain) for chain in range(chains)]
-        seconds = 0.0
-        with _bar(method, progress) as report:
-            if device == "cpu":
-                found = run_plans(plans, start, threads, limits or Limits(), report)
-            else:
-                found, seconds = self._chains_on_gpu(plans, data, start, report)
-                method = f"{method} on the GPU"
-        weights, order = np.full(plan.draws, 1.0 / plan.draws), np.arange(plan.draws)
-        runs = [
-            Run(one.columns, weights, 0.0, order, [*one.memory, block], plan.draws) for one in found
-        ]
-        runs[0].device_seconds = seconds
-        statistics = {
-            n: np.stack([one.statistics[n] for one in found]) for n in found[0].statistics
-        }
-        posterior = ChainPosterior(
-            self.elaborated, runs, self.names, method, _summary(statistics)
-        )  # fmt: skip
-        posterior.statistics.update(statistics)
-        again = dict(data or {}), [c.positions for c in found], plan.seed, limits or Limits()
-        posterior.run_again_by(partial(observations, self.module, self.main, *again))
-        posterior.warn()
-        return posterior
-
     def chains_device(self) -> Any:
         """Kernels of the differentiated program for the first GPU, compiled once."""
         from tawa.cuppl.gpu.device import CudaDevice
         from tawa.cuppl.gpu.source import CHAINS_BLOCK, chains_source
 
         if self._chains_device is None:
-            source = chains_source(self._gradient_code().lowered)
+            source = chains_source(self.gradient_code().lowered)
             self._chains_device = CudaDevice(source, block=CHAINS_BLOCK)
         return self._chains_device
 
     def use_chains_device(self, device: Any) -> None:
         """Run chains on this device from now on."""
         self._chains_device = device
-
-    def _chains_on_gpu(
-        self, plans: list[Plan], data: Mapping[str, Any] | None,
-        start: Callable[[int, int], Density], report: Any,
-    ) -> tuple[list[NutsChain], float]:  # fmt: skip
-        from tawa.cuppl.gpu.chains import run_on_gpu
-
-        device = self.chains_device()
-        image = encode_inputs(self.elaborated, data or {})
-        return run_on_gpu(device, start(plans[0].seed, LEVELS), image, plans, report)
 
     def pathfinder(
         self,
@@ -606,15 +561,6 @@ def _chain_run(draws: Draws, count: int, block: Any) -> Run:
     words = np.array(draws.columns, dtype=np.int64).T.copy()
     weights = np.full(count, 1.0 / count)
     return Run(words, weights, 0.0, np.arange(count), [*draws.memory, block], count)
-
-
-def _summary(statistics: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, float]:
-    """How chains went, all together; the statistics are (chains, draws)."""
-    return {
-        "accepted": float(statistics["acceptance_rate"].mean(1).mean()),
-        "divergent": float(statistics["diverging"].sum()),
-        "e_bfmi": least_e_bfmi(statistics["energy"]),
-    }
 
 
 def _bar(title: str, shown: bool) -> Any:
