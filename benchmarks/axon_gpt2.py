@@ -371,7 +371,8 @@ def main() -> None:
     if arguments.seeds:
         row["seeds"] = other_seeds(size, arguments.seeds, arguments.steps, device)
         row["beyond_band"] = beyond_band(one, row["seeds"])
-    told = ("largest_difference", "ratio", "beyond_band")
+        row["torch_beyond_band"] = beyond_band(other, row["seeds"])
+    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_band")
     print(json.dumps({key: row[key] for key in told if key in row}), flush=True)
     if arguments.out:
         with arguments.out.open("a") as out:
