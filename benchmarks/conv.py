@@ -39,7 +39,7 @@ TYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def captured(work: Callable[[], Any]) -> Callable[[], Any]:
-    """The work as a CUDA graph, with what it reads: a graph holds no tensors of its own."""
+    """The work as a CUDA graph, which gives what the work gave; it holds what the work reads."""
     import torch
 
     stream = torch.cuda.Stream()
@@ -49,9 +49,14 @@ def captured(work: Callable[[], Any]) -> Callable[[], Any]:
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
-        work()
-    kept = graph, work
-    return lambda: kept[0].replay()
+        found = work()
+    kept = graph, work, found
+
+    def replay() -> Any:
+        kept[0].replay()
+        return kept[-1]
+
+    return replay
 
 
 class Tensors:
