@@ -80,6 +80,7 @@ def directed(name: str, way: str) -> Callable[..., Array]:
         numbers = [float(v) for v in values]
         if not all(map(math.isfinite, numbers)):
             return found
+        exact: Fraction | None = Fraction(numbers[0])  # of a root, its square has the sign too
         if name == "sqrt":
             side = _side_of_root(found, numbers[0])
         else:
@@ -90,7 +91,7 @@ def directed(name: str, way: str) -> Callable[..., Array]:
                 return _zero(found, name, numbers, way)
             found = _rounded_to(wide, found, exact)
             side = _side_of(found, exact)
-        down = way == "rd" or (way == "rz" and found > 0)
+        down = way == "rd" or (way == "rz" and exact > 0)
         if side > 0 and down:
             return np.nextafter(found, wide(-np.inf))
         if side < 0 and not down:
