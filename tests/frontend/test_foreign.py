@@ -136,9 +136,7 @@ def test_functions_that_speak_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     def silent() -> object:
         return pytest.raises
 
-    monkeypatch.setitem(
-        speaks.__globals__, "tl_of_triton", ModuleType("triton.language")
-    )
+    monkeypatch.setitem(speaks.__globals__, "tl_of_triton", ModuleType("triton.language"))
     assert speaks_triton(speaks)
     assert not speaks_triton(silent)
     assert not speaks_triton(SimpleNamespace())
