@@ -1,0 +1,85 @@
+"""How many slots rings get: what was asked for, what fits, and no more than hide a load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.aref.analysis.slots import slot_bytes
+from tawa.aref.dialect.ops import Create
+from tawa.ir.decisions.memory import RingDepth
+from tawa.kernels.gemm import gemm
+
+
+def depth(block: tuple[int, int] = (128, 128), **options: Any) -> RingDepth:
+    """What was decided for the rings of a product."""
+    compiled = gemm.compile(
+        f"desc<f16,{block[0]}x64>", f"desc<f16,{block[1]}x64>", f"desc<f16,{block[0]}x{block[1]}>",
+        "i32:16", "i32:16", "i32:16",
+        TRANSPOSE_A=False, TRANSPOSE_B=True, BLOCK_M=block[0], BLOCK_N=block[1], BLOCK_K=64,
+        GROUP_M=8, ACCUMULATOR=tl.float32, **options,
+    )  # fmt: skip
+    (found,) = [d for d in compiled.decisions if isinstance(d, RingDepth)]
+    return found
+
+
+@tawa.jit
+def copied(a, b, c, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, ROLES: tl.constexpr):
+    rows, columns, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, 64)
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, K if K else k, 64):
+        x = tl.load(a + rows[:, None] * k + (start + depth)[None, :])
+        y = tl.load(b + (start + depth)[:, None] * N + columns[None, :])
+        total = tl.dot(x * 2 if ROLES else x, y, total)
+    tl.store(c + rows[:, None] * N + columns[None, :], total.to(tl.float16))
+
+
+def rings(m: int, n: int, k: int = 0, scaled: bool = False, **options: Any) -> list[str]:
+    """The slots of each ring of a product whose operands pointers address."""
+    compiled = copied.compile(*["*f16:16"] * 3, "i32:16", m, n, k, scaled, **options)
+    return [
+        f"{op.ref.type.depth.data} of {slot_bytes(op.ref)}"
+        for op in compiled.module("aref").walk()
+        if isinstance(op, Create)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "options", "found"),
+    [
+        ((128, 128), {}, (6, 32768, "most")),
+        ((128, 128), {"num_stages": 2}, (2, 32768, "asked")),
+        ((128, 256), {}, (4, 49152, "most")),
+        ((64, 64), {}, (8, 16384, "most")),  # more would hide nothing
+        ((64, 128), {"ctas_per_sm": 2}, (3, 24576, "most")),
+    ],
+)
+def test_a_product_of_blocks(
+    block: tuple[int, int], options: dict[str, Any], found: tuple[int, int, str]
+) -> None:
+    decided = depth(block, **options)
+    assert (decided.slots, decided.slot_bytes, decided.chosen) == found
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "found"),
+    [
+        ((128, 128), {}, ["7 of 32768"]),
+        ((128, 128, 128), {}, ["2 of 32768"]),  # two iterations
+        ((64, 64), {}, ["6 of 16384"]),  # two CTAs share a multiprocessor
+        ((64, 64, 0, True), {}, ["5 of 8192", "5 of 8192"]),
+        ((128, 128, 0, True), {}, ["4 of 16384"] * 3),
+        ((16, 16), {}, ["8 of 4096"]),
+        ((16, 64), {}, ["5 of 10240"]),  # four of them
+        ((16, 16, 192), {}, ["3 of 4096"]),
+        ((128, 128), {"specialize": False}, ["4 of 32768"]),  # run ahead, no more
+        ((64, 64), {"specialize": False, "num_stages": 6}, ["6 of 16384"]),
+    ],
+)
+def test_a_product_of_what_pointers_address(
+    sizes: tuple[Any, ...], options: dict[str, Any], found: list[str]
+) -> None:
+    assert rings(*sizes, **options) == found
