@@ -17,7 +17,7 @@ from tawa.runtime.kinds import (
     tuple_kind,
 )
 
-Size = namedtuple("Size", "rows columns")  # noqa: PYI024
+Size = namedtuple("Size", "rows columns")
 
 
 @pytest.mark.parametrize(
