@@ -9,7 +9,7 @@ import pytest
 
 import tawa
 
-pytest.importorskip("triton")
+triton: Any = pytest.importorskip("triton")
 tl: Any = pytest.importorskip("triton.language")
 
 OFF: tl.constexpr = tl.constexpr(False)
@@ -23,6 +23,36 @@ TEXT: tl.constexpr = tl.constexpr("add.f32 $0, $1, 0f3F800000;")
 @tl.constexpr
 def wider(kind):
     return tl.float32 if kind == tl.float16 else kind
+
+
+FACTOR = 2
+
+
+@triton.constexpr_function
+def doubled(n):
+    return n * FACTOR
+
+
+@triton.constexpr_function
+def wider_type(kind):
+    return tl.float32 if kind == tl.float16 else kind
+
+
+def test_functions_computed_while_compiling_give_constants(monkeypatch: pytest.MonkeyPatch):
+    @triton.jit
+    def kernel(x, N: tl.constexpr):
+        M: tl.constexpr = doubled(N)
+        kind: tl.constexpr = wider_type(tl.float16)
+        tl.store(x + tl.arange(0, M), tl.full((doubled(N),), 1, kind))
+
+    ours = tawa.jit(kernel)
+    x = np.zeros(64, np.float32)
+    ours[(1,)](x, N=16)
+    assert x.sum() == 32
+    monkeypatch.setitem(globals(), "FACTOR", 4)
+    ours[(1,)](x, N=16)
+    assert x.sum() == 64
+    assert doubled(3) == 12
 
 
 def test_annotated_constants_are_what_they_hold():

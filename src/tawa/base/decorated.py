@@ -30,6 +30,13 @@ class Registering(Generic[K]):
         return register
 
 
+def computed_while_compiling(value: Any) -> Any:
+    """The Python function that `triton.constexpr_function` decorated; None for anything else."""
+    kind: Any = value.__class__
+    theirs = kind.__name__ == "ConstexprFunction" and kind.__module__.startswith("triton.")
+    return value.fn if theirs else None
+
+
 def inner(value: Any) -> Any:
     """What a decorator's object is around, its `fn`; None if `value` is no such object."""
     found = None if inspect.isclass(value) else getattr(value, "fn", None)

@@ -10,8 +10,10 @@ SHARED_OPTIONS = ("num_warps", "num_stages")
 """Options that are set too where a `tl.constexpr` parameter of their name is, as in Triton."""
 
 NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "debug": (True, False), "sanitize_overflow": (False,),
+    "debug": (True, False), "sanitize_overflow": (True, False),
     "arch": (None, "sm90"), "ir_override": (None,), "enable_reflect_ftz": (True,),
+    "ptx_version": (None,), "ptx_options": (None,), "instrumentation_mode": ("",),
+    "warp_size": (32,), "backend_name": ("cuda",),
 }  # fmt: skip
 """Options of Triton that mean nothing here, and the values with which they may be given."""
 

@@ -18,6 +18,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import Any, cast
 
+from tawa.base.decorated import computed_while_compiling
 from tawa.frontend.source.function import (
     JITFunction,
     Namespace,
@@ -167,6 +168,7 @@ class _Visitor:
             return f"module {value.__name__}"
         if isinstance(value, ConstexprFunction):
             value = value.function
+        value = computed_while_compiling(value) or value
         if isinstance(value, LanguageFunction) or _module_of(value).startswith(LANGUAGES):
             return f"{_module_of(value)} {getattr(value, '__name__', value)!r}"
         if is_jit_function(value):

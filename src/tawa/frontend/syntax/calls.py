@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tawa import language
+from tawa.base.decorated import computed_while_compiling
 from tawa.base.errors import TawaError
 from tawa.frontend.source.errors import (
     BadArgument,
@@ -65,6 +66,9 @@ class FunctionCompiler(Statements):
             return self._call_composite(function, args, keywords)
         if isinstance(function, ConstexprFunction) or _is_dtype_method(function):
             return self._call_static(function, args, keywords)
+        written = computed_while_compiling(function)
+        if written is not None:
+            return self._call_static(ConstexprFunction(written), args, keywords)
         if is_jit_function(function):
             return self._inline(jit_function(function), args, keywords, decays=True)
         if function in PYTHON_FUNCTIONS:
