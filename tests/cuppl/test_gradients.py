@@ -137,6 +137,61 @@ def test_observations_reach_the_weight_without_the_tape() -> None:
     assert block is not None
 
 
+AUTOREGRESSION = """
+input y : vector[float]
+def main () =
+  let b = repeat TURNS (fn () -> sample (normal 0 1)) in
+  let s = sample (half_normal 1) in
+  iter (fn t ->
+    let m = range_fold (fn m k -> m + b.[k] * y.[t + k]) 0.1 TURNS in
+    observe (normal m s) y.[t + TURNS]) (range (length y - TURNS)); s"""
+
+
+@pytest.mark.parametrize(("turns", "written_out"), [(1, True), (3, True), (6, True), (20, False)])
+def test_short_loops_of_a_known_length_cost_no_entries(turns: int, written_out: bool) -> None:
+    y = np.sin(np.arange(80.0))
+    model = cuppl.model(AUTOREGRESSION.replace("TURNS", str(turns)))
+    density, block = model.density({"y": y.tolist()})
+    q = np.random.default_rng(1).normal(size=turns + 1) * 0.3
+    value, gradient = density(q)
+    assert (density.meter[tape.USED] < turns + 8) == written_out
+    x = np.stack([y[k : 80 - turns + k] for k in range(turns)], axis=1)
+    away, s = y[turns:] - 0.1 - x @ q[:turns], np.exp(q[turns])
+    slopes = x.T @ away / s**2 - q[:turns]
+    assert gradient[:turns] == pytest.approx(slopes, rel=1e-9)
+    last = (away**2).sum() / s**2 - (80 - turns) - s * s + 1
+    assert gradient[turns] == pytest.approx(last, rel=1e-9)
+    assert np.isfinite(value)
+    assert block is not None
+
+
+NO_TURNS = """
+def main () =
+  let x = sample (normal 0 1) in
+  let (a, n) = range_fold (fn an k ->
+    let (a, n) = an in (if a > 0.5 then a * x else a + x * float k, n + k)) (x, 10) COUNT in
+  observe (normal a 1) 0.3; n"""
+
+
+@pytest.mark.parametrize("count", range(6))
+def test_what_a_loop_carries_is_right_after_it_is_written_out(count: int) -> None:
+    """Values that branches change, and numbers without derivatives, with no turn up to five."""
+    density, block = cuppl.model(NO_TURNS.replace("COUNT", str(count))).density()
+
+    def exact(x: float) -> float:
+        a = x
+        for k in range(count):
+            a = a * x if a > 0.5 else a + x * k
+        return -0.5 * x * x - 0.5 * (a - 0.3) ** 2
+
+    for x in (0.7, -0.4, 0.2):
+        _, gradient = density(np.array([x]))
+        assert density.results[0] == 10 + sum(range(count))
+        slope = (exact(x + 1e-6) - exact(x - 1e-6)) / 2e-6
+        assert gradient[0] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+    assert block is not None
+
+
 def test_what_a_loop_need_not_compute_again_is_computed_before_it() -> None:
     elaborated = cuppl.model(REGRESSION).elaborated
     lowered = lower_continuous(elaborated)

@@ -88,6 +88,10 @@ CONTEXT_FIELDS: dict[str, Type] = {
     "fuel": Type.I64,  # calls left before a run counts as non-terminating
     "tape_delta": Type.I64,  # from a heap word to the word that holds its place on the tape
     "heap_start": Type.I64,
+    "tape_used": Type.I64,  # entries on the tape (`natives/tape.py`), for how many there is room,
+    "tape_size": Type.I64,
+    "tape_entries": Type.I64,  # and where they are,
+    "adjoints": Type.I64,  # and the derivatives by them
     "inputs": Type.I64,  # address of the words of the program's inputs and constants
 }
 """Name and type of each word of a particle's context, in memory order."""

@@ -157,5 +157,7 @@ def chains_source(
     head = f"#define BLOCK {block}\nenum {{ METER_WORDS = {tape.METER_WORDS}, "
     head += f"DIMENSION = {tape.DIMENSION}, SAMPLER_WORDS = {nuts.SAMPLER_WORDS}, "
     head += f"WORK = {nuts.WORK} }};\n"
-    parts = [head, qualifiers, PRELUDE, emit_cuda(program.reachable(roots)), CHAINS.read_text()]
+    text = emit_cuda(program.reachable(roots))
+    text = text.replace("(Context& ctx", "(Context& __restrict__ ctx")  # nothing else points there
+    parts = [head, qualifiers, PRELUDE, text, CHAINS.read_text()]
     return "\n".join(parts)

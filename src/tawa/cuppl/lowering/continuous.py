@@ -28,6 +28,7 @@ from tawa.cuppl.lowering.suspension import (
     suspending_functions,
 )
 from tawa.cuppl.lowering.tail import expose_tail_calls, loop_self_calls
+from tawa.cuppl.lowering.unrolled import unroll_loops
 from tawa.cuppl.typing.failures import DISCRETE_CHOICE
 
 __all__ = ["lower_continuous", "lower_given"]
@@ -43,6 +44,8 @@ def lower_continuous(elaborated: Elaborated) -> Lowered | None:
     if lowered is None:
         return None
     main = elaborated.main
+    for function in lowered.program.functions.values():
+        unroll_loops(function)
     program = differentiate(lowered.program, main).reachable([taped(main)])
     mark_fallible(program)
     return Lowered(elaborated, program, None)

@@ -26,7 +26,7 @@ from tawa.cuppl.core.ir import (
 )
 from tawa.cuppl.lowering.dataflow import defined, used
 
-__all__ = ["hoist_invariants", "is_pure"]
+__all__ = ["hoist_invariants", "is_pure", "loop_blocks"]
 
 STOPS = ("divi", "modi")
 """Operations that stop the processor where an operand is 0."""
@@ -48,7 +48,7 @@ def hoist_invariants(function: Function, source: Callable[[str], Function]) -> N
     place = {name: index for index, name in enumerate(function.blocks)}
     for name in reversed(function.blocks):
         latches = [other for other in before[name] if place[other] >= place[name]]
-        loop = _loop(name, latches, before)
+        loop = loop_blocks(name, latches, before)
         outside = [other for other in before[name] if other not in loop]
         if loop and len(outside) == 1:
             ahead = function.blocks[outside[0]]
@@ -56,7 +56,7 @@ def hoist_invariants(function: Function, source: Callable[[str], Function]) -> N
                 _hoist([b for n, b in function.blocks.items() if n in loop], ahead, times, source)
 
 
-def _loop(head: str, latches: list[str], before: dict[str, list[str]]) -> set[str]:
+def loop_blocks(head: str, latches: list[str], before: dict[str, list[str]]) -> set[str]:
     """The blocks from a head to those that go back to it; none if it is entered elsewhere too."""
     inside, order = {head, *latches}, [name for name in latches if name != head]
     while order:

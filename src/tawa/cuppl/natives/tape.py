@@ -1,7 +1,8 @@
 """Reverse-mode differentiation: a tape of elementary operations, and choices without constraints.
 
 A differentiated function carries, for each float, its place on the tape (0 for a constant). A tape
-entry is two places and two partial derivatives. `m`, the meter, is an array of words named below.
+entry is two places and two partial derivatives. `m`, the meter, is an array of words named below;
+the words of the tape are in the context while a run records, where nothing else points to.
 """
 
 from __future__ import annotations
@@ -41,18 +42,17 @@ def tape_two(ctx: Context, a: int, da: float, b: int, db: float) -> int:
     """Record an operation of two operands; its place."""
     if a == 0 and b == 0:
         return 0
-    m = address_of(ctx.trace)
-    at = m[USED] + 1
-    if at >= m[SIZE]:
-        m[USED] = m[SIZE]
+    at = ctx.tape_used + 1
+    if at >= ctx.tape_size:
+        ctx.tape_used = ctx.tape_size
         return 0
-    entry = address_of(m[ENTRIES] + 32 * at)
+    entry = address_of(ctx.tape_entries + 32 * at)
     entry[0] = a
     entry[1] = bits_of(da)
     entry[2] = b
     entry[3] = bits_of(db)
-    address_of(m[ADJOINTS])[at] = 0
-    m[USED] = at
+    address_of(ctx.adjoints)[at] = 0
+    ctx.tape_used = at
     return at
 
 
@@ -60,7 +60,7 @@ def tape_two(ctx: Context, a: int, da: float, b: int, db: float) -> int:
 def tape_weigh(ctx: Context, place: int, partial: float) -> None:
     """A term of the weight has such a derivative: what becomes of the weight later is known."""
     if place != 0:
-        adjoints = address_of(address_of(ctx.trace)[ADJOINTS])
+        adjoints = address_of(ctx.adjoints)
         adjoints[place] = bits_of(float_of_bits(adjoints[place]) + partial)
 
 
@@ -91,10 +91,9 @@ def tape_dot(ctx: Context, v: int, w: int, count: int) -> int:
     """Record the product of so many floats from two addresses on; its place."""
     if count <= 0 or (not in_heap(ctx, v) and not in_heap(ctx, w)):
         return 0
-    m = address_of(ctx.trace)
     at = tape_two(ctx, DOT, 0.0, 0, 0.0)
     if at != 0:
-        entry = address_of(m[ENTRIES] + 32 * at)
+        entry = address_of(ctx.tape_entries + 32 * at)
         entry[1] = v
         entry[2] = w
         entry[3] = count
@@ -174,8 +173,11 @@ def value_and_gradient(
 ) -> tuple[float, int]:
     """Log density of the values, its gradient, and a status; results go to `out`."""
     dimension = m[DIMENSION]
-    m[USED] = max(dimension, 0)
     m[TAKEN] = 0
+    ctx.tape_used = max(dimension, 0)
+    ctx.tape_size = m[SIZE]
+    ctx.tape_entries = m[ENTRIES]
+    ctx.adjoints = m[ADJOINTS]
     ctx.trace = int_of(m)
     ctx.weight = 0.0
     ctx.depth = 0
@@ -188,11 +190,12 @@ def value_and_gradient(
     for k in range(dimension + 1):
         adjoints[k] = 0
     status = run_taped(ctx, out, 1)
+    m[USED] = ctx.tape_used
     if status == 0 and dimension > 0 and m[USED] < m[SIZE]:
         for at in range(m[USED], dimension, -1):
             own = float_of_bits(adjoints[at])
             if own != 0.0:
-                entry = address_of(m[ENTRIES] + 32 * at)
+                entry = address_of(ctx.tape_entries + 32 * at)
                 a = entry[0]
                 b = entry[2]
                 if a == DOT:

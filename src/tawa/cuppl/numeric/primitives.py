@@ -107,6 +107,10 @@ class Context:
     address: int = 0
     tape_delta: int = 0
     heap_start: int = 0
+    tape_used: int = 0
+    tape_size: int = 0
+    tape_entries: int = 0
+    adjoints: int = 0
     fuel: int = field(default=1 << 62)
 
 
