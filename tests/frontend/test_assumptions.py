@@ -12,7 +12,7 @@ from tawa.base.errors import TawaError
 
 
 @tawa.jit
-def assuming(x, n, m, CASE: tl.constexpr):
+def assuming(x, n, m, CASE: tl.constexpr):  # noqa: C901
     k = n * m
     if CASE == "above":
         tl.assume(k > 7)

@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from xdsl.dialects import scf
+from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Operation
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import round_to, value_dtype
 from tawa.base.types import bf16, f16, f32, f64, i8, i32
 from tawa.tile.analysis.waits import polls, waiting_loop
 from tawa.tile.dialect import arithmetic
+from tawa.tile.dialect.combine_ops import ReduceWith, ScanWith
 from tawa.tile.dialect.ops import tile_context
 
 ARGUMENTS = """%a : tensor<6x4xf32>, %b : tensor<6x4xf32>, %n : tensor<6x4xi32>, %r : tensor<6xi32>,
@@ -257,3 +261,35 @@ def test_a_pointer_that_was_loaded_stays_as_others_leave_it() -> None:
         "%s2 = tile.load %q : !tawa.ptr<i32> -> i32\n") + TEST.format(value="%s2")  # fmt: skip
     _, loop = spin(before)
     assert len(polls(loop)) == 2
+
+
+def test_what_an_atomic_gives_does_not_stay() -> None:
+    before = ATOMIC.format(pointer="%p") + MOVED.format(by="%s") + (
+        "%s2 = tile.load %q : !tawa.ptr<i32> -> i32\n") + TEST.format(value="%s2")  # fmt: skip
+    kernel, loop = spin(before)
+    assert waiting_loop(kernel) is loop
+    assert polls(loop) == []
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_ops_made_in_python_are_those_of_the_text(axis: int) -> None:
+    a, b = Made(result_types=[TensorType(f32, (6, 4))] * 2).results
+    source = op("%u, %v = tile.reduce_with %a, %b axis 0 : "
+                f"{MATRIX}, {MATRIX} -> tensor<4xf32>, tensor<4xf32> {PAIR.format()}")  # fmt: skip
+    reduced = ReduceWith([a, b], axis, source.body.clone())
+    reduced.verify()
+    shape = (4,) if axis == 0 else (6,)
+    assert [r.type for r in reduced.results] == [TensorType(f32, shape)] * 2
+    for reverse in (False, True):
+        scanned = ScanWith([a, b], axis, source.body.clone(), reverse=reverse)
+        scanned.verify()
+        assert (scanned.reverse is not None) is reverse
+        assert str(scanned.axis.type) == str(reduced.axis.type) == "i32"
+
+
+def test_wrong_constraints_are_told() -> None:
+    line = '%o = "tile.asm"(%n) <{text = "t", constraints = "=r", pack = 1 : i32}> : '
+    with pytest.raises(VerifyException, match="1 constraints for 2 registers"):
+        op(line + "(tensor<6x4xi32>) -> tensor<6x4xi32>")
+    with pytest.raises(VerifyException, match="tensors of one shape expected"):
+        op(line.replace('"=r"', '"=r,r"') + "(tensor<6x4xi32>) -> tensor<6xi32>")
