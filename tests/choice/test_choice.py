@@ -11,7 +11,8 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.base.errors import TawaError
-from tawa.driver.choice.candidates import Candidate, candidates
+from tawa.codegen.lower import RegistersExceeded
+from tawa.driver.choice.candidates import Candidate, by_itself, candidates
 from tawa.driver.choice.choose import Ranking, ranking
 from tawa.driver.choice.profile import Profile, Sizes
 from tawa.driver.choosing import Fitted, Rejected, fitted, profile_for
@@ -93,14 +94,15 @@ def test_a_profile_is_kept_whole():
 @pytest.mark.parametrize(
     ("d", "n", "causal", "rows", "expected"),
     [
-        (64, 64, False, 1024, {"persistent": True, "ctas_per_sm": 2}),
+        (64, 64, False, 1024, {"ctas_per_sm": 2}),
+        (64, 64, False, 8192, {"ctas_per_sm": 2}),
         (128, 128, False, 1024, {"persistent": True}),
         (64, 64, True, 1024, {"persistent": True, "deal": "even", "ctas_per_sm": 2}),
         (128, 128, True, 8192, {"persistent": True, "deal": "even"}),
     ],
 )
 def test_attention_as_hands_found_it_best(d, n, causal, rows, expected):
-    """Measured by hand on an H200, and what replays of the timing model say."""
+    """Measured on an H200 (choice.jsonl), and what replays of the timing model say."""
     sizes = Sizes((rows // 128, 16384 // rows * 2048 // d), (("S", rows),))
     assert taken(ranking(of_attention(d, n, causal), sizes, {}, H200)) == expected
 
@@ -175,6 +177,59 @@ def test_shared_memory_and_registers_bound_what_is_tried():
     asked = {"num_stages": 7}
     for candidate in candidates(small, sizes, asked, H200):
         assert "ctas_per_sm" not in dict(candidate.options), "seven slots fill shared memory"
+
+
+@tawa.jit
+def scaled(a, b, c, s, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    for k in range(0, K, 64):
+        acc += tl.dot(a.load([row, k]), b.load([column, k]).T) * tl.load(s + k)
+    c.store([row, column], acc.to(tl.float16))
+
+
+def test_a_sum_beside_a_product_takes_registers_of_its_own():
+    found = profile(scaled, *GEMM, "*f32", "i32", **TILE)
+    assert found.accumulators == 2 * 128 * 128
+    sizes = Sizes((64, 64), (("K", 512),))
+    assert all(c.resident == 1 for c in candidates(found, sizes, {}, H200))
+
+
+def test_too_few_registers_for_several_ctas_are_an_error_that_names_the_option():
+    with pytest.raises(RegistersExceeded) as raised:
+        scaled.compile(*GEMM, "*f32", "i32", **TILE, ctas_per_sm=2)
+    error = raised.value
+    assert "ctas_per_sm=2" in str(error.found)
+    assert "leave ctas_per_sm below 2" in str(error.hint)
+    assert "def scaled" in str(error)
+
+
+@tawa.jit
+def gathered(x, w, c, rows, K, M: tl.constexpr, N: tl.constexpr):
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    at = tl.load(rows + row + tl.arange(0, M))
+    inner = tl.arange(0, 64)
+    columns = column + tl.arange(0, N)
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        a = tl.load(x + at[:, None] * K + (k + inner)[None, :])
+        b = tl.load(w + columns[:, None] * K + (k + inner)[None, :])
+        acc = tl.dot(a, b.T, acc)
+    place = (row + tl.arange(0, M))[:, None] * 4096 + columns[None, :]
+    tl.store(c + place, acc.to(tl.float16))
+
+
+@pytest.mark.parametrize(("rows", "columns", "least"), [(64, 128, 2), (16, 64, 3), (64, 256, 1)])
+def test_ctas_that_share_a_multiprocessor_by_themselves_are_counted(rows, columns, least):
+    """Rings of a role that copies leave room for others, where one warp group computes."""
+    types = "*f16:16", "*f16:16", "*f16:16", "*i32:16", "i32:16"
+    constants = {"M": rows, "N": columns}
+    found = profile(gathered, *types, **constants)
+    compiled = gathered.compile(*types, **constants)
+    spec, registers = compiled.spec, compiled.n_regs * compiled.spec.threads
+    fit = min(H200.ctas_with(spec.shared_bytes), H200.registers // registers)
+    assert min(fit, 4) == by_itself(found, {}, H200)
+    assert fit >= least
 
 
 def test_what_does_not_compile_is_left_out():

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tawa.runtime import nvrtc, sass
-from tawa.runtime.compile_log import Finding, parse_log
+from tawa.runtime.compile_log import Finding, missing_registers, parse_log
 from tawa.runtime.nvrtc import CudaCompileError, compile_cuda
 
 TARGET = "sm_90a"
@@ -179,6 +179,15 @@ def test_a_log_of_several_functions() -> None:
         ("spill", None, "one"),
         ("wgmma serialised", "C7512", "one"),
     ]
+
+
+def test_registers_that_are_missing_are_read_from_the_log() -> None:
+    log = (
+        "ptxas fatal   : (C7602) Insufficient registers (80) to compile instruction at line 320 in "
+        "function k. Try to compile with register target of 90 or higher.\n"
+    )
+    assert missing_registers(log) == (80, 90)
+    assert missing_registers("ptxas fatal   : (C7601) something else (80) of 90\n") is None
 
 
 def test_the_version_is_exact() -> None:

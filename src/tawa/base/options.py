@@ -84,8 +84,12 @@ class Options:
 
     Each has less for its rings and accumulators, and runs under the others' waits and ends.
     """
-    bulk_copies: bool = True
-    """Tiles that pointers address are copied by the copy engine where they are boxes of rows."""
+    bulk_copies: bool | None = None
+    """Tiles that pointers address are copied by the copy engine where they are boxes of rows.
+
+    By default not where warps multiply by themselves: what tests a box takes longer than copying
+    the few bytes of such tiles.
+    """
     load_together: bool = False
     """What an iteration of a loop loads fills one slot, for all of which consumers wait once.
 

@@ -6,10 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
+from tawa.base.spans import span_of
+from tawa.codegen.lower import RegistersExceeded
 from tawa.codegen.shared_memory import SharedMemoryExceeded
 from tawa.driver.candidates import Candidate, Scheduled, Tried
 from tawa.driver.compilation import Built, Compilation
@@ -19,7 +23,27 @@ from tawa.ir.decisions.assembling import AttemptRejected
 from tawa.ir.decisions.decision import Decisions
 from tawa.pipeline.schedule import ScheduleRejected
 from tawa.runtime.assemble import Here, Job, in_turn, start
-from tawa.runtime.nvrtc import CompiledCuda
+from tawa.runtime.compile_log import missing_registers
+from tawa.runtime.nvrtc import CompiledCuda, CudaCompileError
+
+
+@dataclass(frozen=True)
+class TooFewRegisters:
+    """The assembler made nothing: an instruction needs more registers than a thread may have."""
+
+    allowed: int
+    needed: int
+
+
+Assembled: TypeAlias = CompiledCuda | TooFewRegisters
+"""What comes of an attempt."""
+
+
+def findings_of(product: Assembled) -> tuple[str, ...]:
+    """What the assembler reports that costs speed, or keeps it from making anything."""
+    if isinstance(product, TooFewRegisters):
+        return (f"{product.needed} registers a thread for {product.allowed}",)
+    return tuple(f"{f.kind}: {f.text}" for f in product.report.findings())
 
 
 @dataclass
@@ -38,16 +62,22 @@ class Attempts:
             return self._pinned()
         candidates = self.candidates()
         first = next(candidates)
-        product = self._timed(self._begin(first, Here))
-        if product.report.findings() and first.takes_registers:
+        product = self._assembled(self._begin(first, Here))
+        made = [(first, product)] if isinstance(product, CompiledCuda) else []
+        if findings_of(product) and first.takes_registers:
             self._reject(first, product)
             with closing(in_turn(candidates, self._begin)) as others:
                 for candidate, job in others:
-                    product = self._timed(job)
-                    if candidate.last or not product.report.findings():
-                        return self._take(candidate, product)
+                    product = self._assembled(job)
+                    if isinstance(product, CompiledCuda):
+                        made.append((candidate, product))
+                    if candidate.last or not findings_of(product):
+                        break
                     self._reject(candidate, product)
-        return self._take(first, product)
+        if made:
+            return self._take(*made[-1])
+        assert isinstance(product, TooFewRegisters)
+        raise self._exceeded(product)
 
     def candidates(self) -> Iterator[Candidate]:
         """What to assemble until something is good: texts that differ, the last one in any case.
@@ -106,16 +136,39 @@ class Attempts:
     def _timed(self, job: Job) -> CompiledCuda:
         return self.compilation.timed("cubin", job.result)
 
+    def _assembled(self, job: Job) -> Assembled:
+        """What the assembler makes of a candidate, or that it finds too few registers."""
+        try:
+            return self._timed(job)
+        except CudaCompileError as error:
+            few = missing_registers(str(error.found))
+            if few is None:
+                raise
+            return TooFewRegisters(*few)
+
+    def _exceeded(self, few: TooFewRegisters) -> RegistersExceeded:
+        """The error of a kernel for which no attempt found the registers, in its user's words."""
+        ctas = self.compilation.options.ctas_per_sm
+        kernel = next(op for op in self.tile.ops if isinstance(op, func.FuncOp))
+        shared = f", since ctas_per_sm={ctas} shares a multiprocessor's among its CTAs"
+        return RegistersExceeded(
+            "a product does not fit in the registers of a thread",
+            span=span_of(kernel),
+            expected=f"{few.needed} registers a thread, which the assembler asks for",
+            found=f"{few.allowed} registers a thread{shared if ctas > 1 else ''}",
+            hint="use smaller blocks" + (f", or leave ctas_per_sm below {ctas}" * (ctas > 1)),
+        )
+
     def _begin(self, candidate: Candidate, kind: type[Here] | None = None) -> Job:
         target = self.compilation.options.target
         return (kind or start)(candidate.text, target, f"{self.name}.cu")
 
-    def _reject(self, candidate: Candidate, product: CompiledCuda) -> None:
+    def _reject(self, candidate: Candidate, product: Assembled) -> None:
         work = self.compilation
         work.decided.merge(candidate.decided.made)
-        work.note(product)
-        found = tuple(f"{f.kind}: {f.text}" for f in product.report.findings())
-        work.decided.add(AttemptRejected(candidate.slack, found))
+        if isinstance(product, CompiledCuda):
+            work.note(product)
+        work.decided.add(AttemptRejected(candidate.slack, findings_of(product)))
 
     def _take(self, candidate: Candidate, product: CompiledCuda) -> Built:
         """The candidate with its machine code as what is compiled."""

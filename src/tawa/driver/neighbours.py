@@ -24,7 +24,10 @@ CTAS = 2
 
 
 def alone(built: Built, options: Options) -> bool:
-    """Whether only registers keep a second CTA of such a kernel from a multiprocessor."""
+    """Whether only registers, or its launch, keep a second CTA of such a kernel from coming.
+
+    A persistent kernel is launched with as many CTAs as it is made for.
+    """
     spec, machine = built.spec, options.machine
     by_default = options.ctas_per_sm == options.cluster == 1 and not options.schedule
     if (
@@ -36,7 +39,8 @@ def alone(built: Built, options: Options) -> bool:
     functions = built.product.report.functions
     taken = functions[0].registers if functions else 0
     fits = machine.ctas_with(spec.shared_bytes) >= CTAS
-    return fits and CTAS * taken * spec.threads > machine.registers
+    crowded = CTAS * taken * spec.threads > machine.registers
+    return fits and (crowded or bool(options.persistent))
 
 
 def _copies(module: ModuleOp) -> bool:

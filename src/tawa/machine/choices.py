@@ -27,10 +27,26 @@ class Choices:
         0.46, "fitted", "costs.jsonl, `softmax alone`: 10.3, 17.9 and 25.0 cycles an element"
     )
     """Part of the shorter pipe's cycles that one warp group cannot put beside the longer's."""
+    spread: float = figure(
+        0.015,
+        "fitted",
+        "choice.jsonl: attention with and without persistence, what a start does not explain",
+    )
+    """Part of the time by which programs that are shared out beforehand end later."""
+    uneven: float = figure(
+        0.055,
+        "fitted",
+        "choice.jsonl: attention of 128 x 64 tiles, two CTAs, with and without persistence",
+    )
+    """The same where two CTAs of several warp groups share a multiprocessor."""
+    hidden: float = figure(
+        0.31, "fitted", "choice.jsonl: products of 128 x 128 tiles, consumers that take turns"
+    )
+    """Part of a tile's end that the other consumer's products hide where two take turns."""
     gain: float = figure(
-        0.03,
+        0.02,
         "measured",
-        "choice.jsonl, 76 kernels: with gains of 0 to 0.03 their times are 0.935 and 0.936 of what "
-        "they are as written; with 0.03 twelve of them stay as written",
+        "choice.jsonl, 78 kernels: with 0.01 and 0.02 what is taken is 0.3% above the best "
+        "candidate on the mean, with 0.03 0.5%",
     )
     """Part of the time that a choice has to save for the program not to be left as written."""

@@ -28,6 +28,7 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from tawa.aref.analysis.product_check import product_obstacle
 from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import PtrType, byte_size, element_of, i32, i64, shape_of
@@ -44,7 +45,7 @@ from tawa.partition.pointer_loads import reason_against, run_of, wanted_loads
 from tawa.partition.strided_tiles import NotStrided, Stride, Strided, StridedTiles
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.analysis.host_expressions import host_expression
-from tawa.tile.dialect.ops import Load, MakeDesc, Splat, spreads
+from tawa.tile.dialect.ops import Dot, Load, MakeDesc, Splat, spreads
 
 PIECE = SM_90A.copy_unit
 """Bytes that addresses and strides of a tensor map are multiples of."""
@@ -68,11 +69,19 @@ class BulkCopies:
     def apply(self, module: ModuleOp) -> None:
         """Give loads that a loading role may do a descriptor, coordinates and a condition."""
         options = self.options
-        if options.specialize is False or options.cluster != 1 or not options.bulk_copies:
+        if options.specialize is False or options.cluster != 1 or options.bulk_copies is False:
             return  # what tests a box costs an only role as much as its copies
         for kernel in module.ops:
-            if isinstance(kernel, func.FuncOp):
+            asked = options.bulk_copies is not None
+            if isinstance(kernel, func.FuncOp) and (asked or not self._by_warps(kernel)):
                 self._kernel(kernel)
+
+    def _by_warps(self, kernel: func.FuncOp) -> bool:
+        """Whether warps do all products of a kernel by themselves: they have few bytes to copy."""
+        dots = [op for op in kernel.walk() if isinstance(op, Dot)]
+        target, warps = self.options.machine, min(self.options.num_warps, SM_90A.group_warps)
+        obstacles = (product_obstacle(dot, warps, target) for dot in dots)
+        return bool(dots) and None not in list(obstacles)
 
     def _kernel(self, kernel: func.FuncOp) -> None:
         axes, warps = AxisAnalysis(), self.options.num_warps

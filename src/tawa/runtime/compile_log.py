@@ -131,6 +131,15 @@ def parse_log(log: str) -> CompileReport:
     return CompileReport(functions, tuple(remarks))
 
 
+_FEW = re.compile(r"\(C7602\).*?registers \((\d+)\).*?register target of (\d+)")
+
+
+def missing_registers(log: str) -> tuple[int, int] | None:
+    """Registers that a thread may have, and that an instruction needs, if these are more."""
+    found = _FEW.search(log)
+    return (int(found[1]), int(found[2])) if found else None
+
+
 def _remark(code: str, text: str) -> Finding:
     kind, cause = CODES[code]
     function = _IN_FUNCTION.search(text)

@@ -17,6 +17,12 @@ OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong")
 MOST_DEALT = 16384
 """Programs that are dealt evenly: planning more delays a launch of a new size too long."""
 
+SCRATCH = 1024
+"""Bytes that depths leave for barriers and exchanges, and at least for staged stores."""
+
+PAIR = 2
+"""CTAs that share a multiprocessor where one alone would wait for its own latency."""
+
 FEWEST_SLOTS = 2
 """Of a ring in a loop: with one, nothing is loaded while something is computed."""
 
@@ -44,11 +50,9 @@ def candidates(
 
     `asked` are the options that the caller gave: demands.
     """
-    alone = by_itself(profile, asked, chip)
     persistent = bool(asked.get("persistent"))
-    resident = asked.get("ctas_per_sm", alone)
     even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
-    yield Candidate((), resident, persistent, even, turns)
+    yield Candidate((), _resident(profile, asked, chip), persistent, even, turns)
     if not profile.groups or not is_open(asked) or sizes.programs <= chip.multiprocessors:
         return
     choices = {name: _values(name, profile, sizes, chip) for name in OPEN if name not in asked}
@@ -58,7 +62,7 @@ def candidates(
         if options and _legal(profile, found, chip):
             yield Candidate(
                 tuple(options.items()),
-                found.get("ctas_per_sm", 1 if found.get("persistent") else alone),
+                _resident(profile, found, chip),
                 bool(found.get("persistent")),
                 found.get("deal") == "even",
                 bool(found.get("ping_pong")),
@@ -73,10 +77,24 @@ def is_open(asked: Mapping[str, Any]) -> bool:
     return not one_role and not asked.get("schedule") and any(name not in asked for name in OPEN)
 
 
+def _resident(profile: Profile, options: Mapping[str, Any], chip: Chip) -> int:
+    """CTAs on a multiprocessor: as many as are asked for, or as many as come.
+
+    Of a persistent kernel one is launched, unless the compiler makes it for two.
+    """
+    if "ctas_per_sm" in options:
+        return options["ctas_per_sm"]
+    alone = by_itself(profile, options, chip)
+    if not options.get("persistent"):
+        return alone
+    made = options.get("num_stages") is None and not profile.by_warps
+    return min(alone, PAIR) if made else 1
+
+
 def by_itself(profile: Profile, asked: Mapping[str, Any], chip: Chip) -> int:
     """CTAs that share a multiprocessor though nobody asked for it."""
     if asked.get("num_stages") is None:
-        return 1  # rings take what memory there is
+        return _neighbours(profile, chip)
     words = profile.accumulators // (chip.group_threads * max(1, profile.groups))
     threads = chip.group_threads * (profile.groups + 1)
     launched = min(chip.max_registers, chip.registers // threads)
@@ -84,6 +102,31 @@ def by_itself(profile: Profile, asked: Mapping[str, Any], chip: Chip) -> int:
         launched = min(launched, words + 2 * chip.thresholds.addresses)
     by_registers = chip.registers // (launched * threads)
     return max(1, min(by_registers, chip.ctas_with(_shared(profile, asked["num_stages"]))))
+
+
+def _neighbours(profile: Profile, chip: Chip) -> int:
+    """CTAs that rings of free depth leave room for: one takes what there is, but where it copies.
+
+    What depths are chosen by (`pipeline/depths.py`), and what registers are asked for by
+    (`driver/neighbours.py`).
+    """
+    if not profile.copies or profile.groups != 1:
+        return 1
+    in_flight = chip.copy_latency * chip.l2_share
+    for ctas in (4, 3, 2) if profile.by_warps else (2,):
+        own = chip.divided(ctas)
+        beside = profile.kept_bytes + max(profile.staged_bytes, SCRATCH) + SCRATCH
+        slots = (own.shared_bytes - beside) // max(1, profile.ring_bytes)
+        words = profile.accumulators // chip.group_threads
+        limit = budget(own, own.group_warps, words).limit
+        filled = ctas == PAIR or slots * profile.ring_bytes >= in_flight
+        if (
+            slots >= chip.thresholds.shared_slots
+            and words + BESIDE_ACCUMULATORS <= limit
+            and filled
+        ):
+            return ctas
+    return 1
 
 
 def _values(name: str, profile: Profile, sizes: Sizes, chip: Chip) -> tuple[Any, ...]:

@@ -44,12 +44,11 @@ def ranking(profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
 def unproven(profile: Profile, prediction: Prediction) -> bool:
     """Whether no measurement speaks for a candidate, which is then ranked and not taken.
 
-    None compares consumers that take turns on tiles with those that share them, or two CTAs with
-    one where no ordinary code waits for products.
+    None compares two CTAs with one where no ordinary code waits for products.
     """
     options = dict(prediction.candidate.options)
     waited_for = any(loop.feeds for loop in profile.loops)
-    return "ping_pong" in options or ("ctas_per_sm" in options and not waited_for)
+    return "ctas_per_sm" in options and not waited_for
 
 
 def _order(prediction: Prediction) -> tuple[float, int, str]:

@@ -43,9 +43,10 @@ def launch_cycles(profile: Profile, sizes: Sizes, candidate: Candidate, chip: Ch
     own = _programs(profile, sizes, candidate, candidate.resident, chip)
     places = chip.multiprocessors * candidate.resident
     if profile.differs and count > places:
-        return candidate.resident * _dealt(own, places, candidate)
+        static = _static(profile, candidate, chip)
+        return static * candidate.resident * _dealt(own, places, candidate)
     whole, rest = divmod(count, places)
-    total = candidate.resident * whole * float(own[0])
+    total = candidate.resident * whole * float(own[0]) * _static(profile, candidate, chip)
     if rest:
         last = -(-rest // chip.multiprocessors)
         total += last * float(_programs(profile, sizes, candidate, last, chip).max())
@@ -62,8 +63,20 @@ def _programs(
     ends = _ends(profile, candidate, chip)
     if candidate.turns:
         # One consumer stores its tile while the other multiplies.
-        return np.maximum(total, (total + ends) / 2)
+        return np.maximum(total + (1 - chip.choice.hidden) * ends, (total + ends) / 2)
     return total + ends / resident
+
+
+def _static(profile: Profile, candidate: Candidate, chip: Chip) -> float:
+    """How much longer programs take that are shared out beforehand, not as CTAs become free.
+
+    Multiprocessors differ in how far memory is, and two CTAs of several warp groups on one of them
+    get unequal shares of its pipes; a plan that ends with spare CTAs (`even`) evens the latter out.
+    """
+    if not candidate.persistent:
+        return 1.0
+    terms, uneven = chip.choice, candidate.resident > 1 and not candidate.even
+    return 1 + terms.spread + terms.uneven * uneven * (profile.groups > 1)
 
 
 def _iterations(profile: Profile, loop: Loop, sizes: Sizes) -> Cycles:
@@ -105,12 +118,10 @@ def _beside(chip: Chip) -> float:
 def _ends(profile: Profile, candidate: Candidate, chip: Chip) -> float:
     """Cycles of a program before its loops and after them, that nothing of its own hides."""
     ends, terms = profile.ends, chip.products
-    stored = terms.stored * ends.stored + ends.tensor
-    if candidate.persistent:
-        return stored
     # What a pipeline does before its first iteration is half of one, where something waits for it.
     filled = max((_half(loop.body) for loop in profile.loops if loop.feeds), default=0.0)
-    return stored + terms.started + filled
+    own = terms.stored * ends.stored + ends.tensor + filled
+    return own if candidate.persistent else own + terms.started
 
 
 def _half(body: Cost) -> float:

@@ -57,13 +57,16 @@ class Profile:
     ring_bytes: int = 0
     """Of one slot of each ring that loops fill."""
     kept_bytes: int = 0
-    """Of one slot of each other ring."""
+    """Of one slot of each other ring, and of operands that the computing role copies."""
     staged_bytes: int = 0
     """Of the tile that is stored through shared memory."""
     rows: int = 0
     """Rows of the products' results, of the smallest."""
     apart: bool = False
     """Whether no program can wait for another."""
+
+    by_warps: bool = False
+    """Whether warps do all products by themselves, not warp groups."""
 
     @property
     def differs(self) -> bool:

@@ -6,20 +6,21 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
 from tawa.base.tile_scheduler import Work
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.driver.choice.profile import Cost, Loop, Profile
-from tawa.ir.effects import GLOBAL, ORDER, READ, WRITE, touches
+from tawa.ir.effects import GLOBAL, ORDER, READ, WRITE, is_pure, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import argument_names, made_by_host
 from tawa.machine.chips import Chip
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.partition.work import iterations_of
-from tawa.tile.dialect.ops import DescStore, Dot, Reduce, Store
+from tawa.tile.dialect.ops import DescStore, Dot, Load, Reduce, Store, ViewLike
 
 
 def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
@@ -40,11 +41,12 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
         certain=all(counts[loop] is not None for loop in loops),
         groups=computing[0].warps.value.data // chip.group_warps if split else 0,
         copies=any(g.copies is not None for g in groups),
-        accumulators=_accumulators(dots),
+        accumulators=_accumulators(dots) + _carried(loops),
         ring_bytes=ringed,
-        kept_bytes=kept,
+        kept_bytes=kept + sum(map(_copied_bytes, computing)),
         staged_bytes=_staged_bytes(kernel),
         rows=min((shape_of(d.result.type)[-2] for d in dots), default=0),
+        by_warps=any(_multiplies_by_warps(g, chip) for g in computing),
         apart=not any(map(_may_wait, kernel.walk())),
     )
 
@@ -102,13 +104,31 @@ def _cost(ops: Iterable[Operation], chip: Chip, loaded: float) -> Cost:
     for op in ops:
         if isinstance(op, Dot):
             tensor += _product_cycles(op, chip)
-        elif isinstance(op, Map | Reduce):
+        elif isinstance(op, Map | Reduce) and not _is_address(op.results[0], set()):
             cycles = _pipe_cycles(op, chip)
             by_special = isinstance(op, Map) and op.function.data in SPECIAL
             special, ordinary = special + cycles * by_special, ordinary + cycles * (not by_special)
         elif isinstance(op, DescStore | Store):
             stored += math.prod(shape_of(op.value.type))
     return Cost(tensor, special, ordinary, loaded, stored)
+
+
+def _is_address(value: SSAValue, seen: set[SSAValue]) -> bool:
+    """Whether a value only says where something is loaded: the loading role computes it."""
+    if isinstance(element_of(value.type), PtrType):
+        return True
+    uses = list(value.uses)
+    if value in seen or not uses:
+        return False
+    seen.add(value)
+    for use in uses:
+        op = use.operation
+        if isinstance(op, Load):
+            if op.other is value:
+                return False
+        elif not is_pure(op) or not op.results or not _is_address(op.results[0], seen):
+            return False
+    return True
 
 
 def _product_cycles(dot: Dot, chip: Chip) -> float:
@@ -135,9 +155,48 @@ def _accumulators(dots: list[Dot]) -> int:
     last = [dot for dot in dots if not any(_adds_to(dot, other) for other in dots)]
     by_place: dict[object, int] = {}
     for dot in last:
-        words = math.prod(shape_of(dot.result.type)) * byte_size(element_of(dot.result.type)) // 4
-        by_place[dot.parent] = by_place.get(dot.parent, 0) + words
+        by_place[dot.parent] = by_place.get(dot.parent, 0) + _words(dot.result)
     return max(by_place.values(), default=0)
+
+
+def _multiplies_by_warps(group: WarpGroup, chip: Chip) -> bool:
+    """Whether a role has products, and none of them has an instruction of warp groups."""
+    dots = [op for op in group.walk() if isinstance(op, Dot)]
+    warps, by_columns = group.warps.value.data, group.split_columns is not None
+    return bool(dots) and all(
+        product_obstacle(dot, warps, chip, by_columns=by_columns) is not None for dot in dots
+    )
+
+
+def _carried(loops: list[scf.ForOp]) -> int:
+    """32-bit words of sums that a loop carries beside its products' results, of the largest."""
+    multiplying = (
+        loop for loop in loops if any(isinstance(op, Dot) for op in _own(loop.body.block))
+    )
+    return max((sum(map(_words, _sums(loop))) for loop in multiplying), default=0)
+
+
+def _sums(loop: scf.ForOp) -> Iterator[SSAValue]:
+    """Tiles of floats that a loop carries, but for those that products go on from."""
+    for value in loop.body.block.args[1:]:
+        tile = len(shape_of(value.type)) > 1 and isinstance(element_of(value.type), AnyFloat)
+        if tile and not _goes_on(value):
+            yield value
+
+
+def _goes_on(value: SSAValue) -> bool:
+    """Whether a product adds to a tile, perhaps after ordinary code has changed it."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, Dot) and op.acc is value:
+            return True
+        if isinstance(op, Map) and _goes_on(op.result):
+            return True
+    return False
+
+
+def _words(tile: SSAValue) -> int:
+    return math.prod(shape_of(tile.type)) * byte_size(element_of(tile.type)) // 4
 
 
 def _adds_to(dot: Dot, other: Dot) -> bool:
@@ -158,6 +217,19 @@ def _slot_bytes(roles: ModuleOp) -> tuple[int, int]:
         inside = any(isinstance(put.parent_op(), scf.ForOp) for put in puts)
         looped, other = (looped + size, other) if inside else (looped, other + size)
     return looped, other
+
+
+def _copied_bytes(group: WarpGroup) -> int:
+    """Bytes of tiles that a role loads by itself and copies to shared memory for its products."""
+    tiles = set[SSAValue]()
+    for dot in (op for op in group.walk() if isinstance(op, Dot)):
+        for value in (dot.a, dot.b):
+            base: SSAValue = value
+            while isinstance(base.owner, ViewLike):
+                base = base.owner.value
+            if isinstance(base.owner, Load):
+                tiles.add(base)
+    return sum(math.prod(shape_of(t.type)) * byte_size(element_of(t.type)) for t in tiles)
 
 
 def _staged_bytes(kernel: func.FuncOp) -> int:
