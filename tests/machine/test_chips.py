@@ -1,5 +1,7 @@
 """The chip that is there decides predictions and is part of the cache's key, of code and choices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from xdsl.dialects import arith
@@ -35,6 +37,18 @@ def test_a_copy_takes_as_long_as_its_memory():
     slow, fast = seconds(chip="h100"), seconds(chip="h200")
     assert slow / fast == pytest.approx(H200.memory_gbs / H100.memory_gbs, rel=0.05)
     assert 2 * 4 * SIZE / slow / 1e9 == pytest.approx(H100.memory_gbs, rel=0.1)
+
+
+def test_parts_of_warps_are_shared_out_where_that_is_sooner():
+    """What the property compares, written out for eight and sixteen parts."""
+    one, exchange = H100.timing.scalar, H100.costs.shuffle + H100.timing.scalar
+    alone = {parts: parts * parts / 4 + (parts - 1) * one for parts in (8, 16)}
+    shared = {8: 8 + 3 * one + exchange, 16: 16 + 3 * one + 2 * exchange}
+    assert alone[8] <= shared[8]
+    assert alone[16] > shared[16]
+    assert H100.combined_parts == 8
+    quick = replace(H100, costs=replace(H100.costs, shuffle=1))
+    assert quick.combined_parts == quick.words_at_once
 
 
 def test_the_default_is_the_device_that_is_there():

@@ -134,7 +134,10 @@ def filled(a: Any, b: Any, bias: Any, out: Any, scale: Any, FILL: tl.constexpr):
     out.store([0, 0], p / tl.sum(p, axis=1)[:, None])
 
 
-@pytest.mark.parametrize(("fill", "contracted"), [(-1e30, 0), (None, 0), (-1e5, 1), (-np.inf, 1)])
+@pytest.mark.parametrize(
+    ("fill", "contracted"),
+    [(-1e30, 0), (None, 0), (-1e5, 1), (-np.inf, 1), (-(2.0**20), 1), (-(2.0**21), 0)],
+)
 def test_masked_rows(fill: float | None, contracted: int) -> None:
     types = [*TYPES[:2], "desc<f32,128x64>", TYPES[2], "f32:+"]
     assert tiles(rewritten(filled, types, {"FILL": fill}), "fma") == contracted

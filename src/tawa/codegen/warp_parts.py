@@ -13,10 +13,11 @@ from tawa.codegen.group_lowering import GroupLowering
 from tawa.hopper.dialect.fragment import Relabel
 from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.types import FragType
+from tawa.machine.chips import DEFAULT, SM_90A
 
-PARTS_OF_LANE = 4
-"""Parts that a lane takes of many: what one read of four words gives."""
-MANY_PARTS = 8
+PARTS_OF_LANE = SM_90A.words_at_once
+"""Parts that a lane takes of many: what one read gives."""
+MANY_PARTS = DEFAULT.combined_parts
 """Parts beyond which lanes share them: every warp would read and combine all of them."""
 
 

@@ -80,6 +80,11 @@ class Architecture(Limits, Instructions):
         return self.group_threads * self.copy_unit
 
     @property
+    def words_at_once(self) -> int:
+        """Words that one access of a thread moves at most."""
+        return self.copy_unit // self.word
+
+    @property
     def copied_rows(self) -> int:
         """Rows of a line each that a warp group copies at once."""
         return self.group_access // self.line
@@ -161,6 +166,31 @@ class Chip(Memory, Architecture):
         """
         steps = self.lanes.bit_length() - 1
         return round(steps * (self.costs.shuffle + self.timing.scalar) / self.timing.scalar)
+
+    @property
+    def statistics_cycles(self) -> int:
+        """Cycles of a maximum of as many registers as row statistics have."""
+        return self.thresholds.statistics_registers * self.costs.half_rate
+
+    @property
+    def combined_parts(self) -> int:
+        """Parts, one of each warp, that every thread combines no later than lanes sharing them."""
+        parts = self.words_at_once
+        while self._combining(2 * parts, 2 * parts) <= self._combining(2 * parts):
+            parts *= 2
+        return parts
+
+    def _combining(self, parts: int, each: int = 0) -> float:
+        """Cycles until all warps have combined so many parts, of which a lane takes `each`.
+
+        Warps read one after the other; what a lane has it adds up one by one, and what lanes have
+        by an exchange and an addition for each power of two.
+        """
+        each = each or self.words_at_once
+        reads = parts * each // self.words_at_once
+        steps = (parts // each).bit_length() - 1
+        scalar = self.timing.scalar
+        return reads + (each - 1) * scalar + steps * (self.costs.shuffle + scalar)
 
     @property
     def lane_exchanges(self) -> int:

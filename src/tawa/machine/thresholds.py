@@ -30,6 +30,13 @@ class Thresholds:
     """Registers that such a role does without where its consumers need them."""
     moving_registers: int = figure(32, "counted", "a moving role with four blocks, without spills")
     """Registers of a moving role that can hold four blocks of a tile."""
+    beside_accumulators: int = figure(
+        24,
+        "counted",
+        "products of two accumulators, two consumers: of 240 registers 208 without spills, 216 "
+        "with 720 bytes; four consumers: of 120 registers 88 with 48 bytes",
+    )
+    """Registers beside accumulators without which code is refused; spills begin a step before."""
     exchange_gain: float = figure(
         2.5,
         "measured",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tawa.base.attempts import MARGINS
-from tawa.machine.chips import SM_90A, Chip
+from tawa.machine.chips import DEFAULT, SM_90A, Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Slot
 from tawa.pipeline.infeasible_intervals import UNIT, Orders, in_units, operand_edges
 from tawa.pipeline.modulo_model import WORK_LIMIT, Model, Placed
@@ -25,10 +25,13 @@ ADDRESSES = SM_90A.thresholds.addresses
 OTHERS_LIMIT = 0.04
 """Deterministic seconds of the solver for a schedule after the first."""
 
-SPARE = 8
-"""Registers that schedules after the first leave free: fewer of them are rejected."""
+SPARE = SM_90A.register_step
+"""Registers that schedules after the first leave free, the least that the assembler hands out.
 
-SMALL = 16
+Fewer of them are rejected.
+"""
+
+SMALL = DEFAULT.statistics_cycles
 """Cycles of a node that may be moved up without delaying anything else."""
 
 PATIENCE, STRIDE = 5, 3

@@ -16,7 +16,7 @@ ENOUGH = SM_90A.registers_of_four
 MOST = SM_90A.role_registers
 """Registers a thread of a consumer gets at most, or has without a split."""
 
-BESIDE_ACCUMULATORS = 24
+BESIDE_ACCUMULATORS = SM_90A.thresholds.beside_accumulators
 """Registers without which a consumer's other values do not fit beside its accumulators."""
 
 ROOMY = SM_90A.thresholds.moving_registers
