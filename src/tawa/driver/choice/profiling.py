@@ -33,11 +33,12 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
     dots = [op for op in kernel.walk() if isinstance(op, Dot)]
     split = len(groups) > 1 and bool(dots)
     ringed, kept = _slot_bytes(roles)
+    addresses = _addresses(kernel)
     loaded = ringed / max(1, sum(_loads(loop.body.block) > 0 for loop in loops))
     return Profile(
         arguments=tuple(argument_names(kernel)[: made_by_host(kernel)[0]]),
-        ends=_cost(_own(kernel.body.block), chip, 0.0),
-        loops=tuple(_loop(loop, counts, loaded, chip) for loop in loops),
+        ends=_cost(_own(kernel.body.block), addresses, chip, 0.0),
+        loops=tuple(_loop(loop, counts, addresses, loaded, chip) for loop in loops),
         certain=all(counts[loop] is not None for loop in loops),
         groups=computing[0].warps.value.data // chip.group_warps if split else 0,
         copies=any(g.copies is not None for g in groups),
@@ -73,7 +74,11 @@ def _own(block: Block) -> Iterator[Operation]:
 
 
 def _loop(
-    loop: scf.ForOp, counts: Mapping[scf.ForOp, Work | None], loaded: float, chip: Chip
+    loop: scf.ForOp,
+    counts: Mapping[scf.ForOp, Work | None],
+    addresses: set[SSAValue],
+    loaded: float,
+    chip: Chip,
 ) -> Loop:
     body = list(_own(loop.body.block))
     around: list[scf.ForOp] = [loop]
@@ -84,7 +89,7 @@ def _loop(
             break
     known = tuple(c for c in (counts[at] for at in around) if c is not None)
     dots = [op for op in body if isinstance(op, Dot)]
-    cost = _cost(body, chip, loaded if _loads(loop.body.block) else 0.0)
+    cost = _cost(body, addresses, chip, loaded if _loads(loop.body.block) else 0.0)
     return Loop(cost, known, any(map(_feeds, dots)))
 
 
@@ -98,13 +103,13 @@ def _loads(block: Block) -> int:
     return sum(touches(op, GLOBAL, READ) and not op.regions for op in _own(block))
 
 
-def _cost(ops: Iterable[Operation], chip: Chip, loaded: float) -> Cost:
-    """Of ops, once."""
+def _cost(ops: Iterable[Operation], addresses: set[SSAValue], chip: Chip, loaded: float) -> Cost:
+    """Of ops, once, but for those that compute addresses."""
     tensor = special = ordinary = stored = 0.0
     for op in ops:
         if isinstance(op, Dot):
             tensor += _product_cycles(op, chip)
-        elif isinstance(op, Map | Reduce) and not _is_address(op.results[0], set()):
+        elif isinstance(op, Map | Reduce) and op.results[0] not in addresses:
             cycles = _pipe_cycles(op, chip)
             by_special = isinstance(op, Map) and op.function.data in SPECIAL
             special, ordinary = special + cycles * by_special, ordinary + cycles * (not by_special)
@@ -113,22 +118,21 @@ def _cost(ops: Iterable[Operation], chip: Chip, loaded: float) -> Cost:
     return Cost(tensor, special, ordinary, loaded, stored)
 
 
-def _is_address(value: SSAValue, seen: set[SSAValue]) -> bool:
-    """Whether a value only says where something is loaded: the loading role computes it."""
-    if isinstance(element_of(value.type), PtrType):
-        return True
-    uses = list(value.uses)
-    if value in seen or not uses:
-        return False
-    seen.add(value)
-    for use in uses:
-        op = use.operation
-        if isinstance(op, Load):
-            if op.other is value:
-                return False
-        elif not is_pure(op) or not op.results or not _is_address(op.results[0], seen):
-            return False
-    return True
+def _addresses(kernel: func.FuncOp) -> set[SSAValue]:
+    """Values that only say where something is loaded: the loading role computes them."""
+    found = set[SSAValue]()
+    for op in reversed(list(kernel.walk())):  # what uses a value comes first
+        for value in op.results if is_pure(op) else ():
+            pointer, uses = isinstance(element_of(value.type), PtrType), list(value.uses)
+            if pointer or (uses and all(_says_where(use.operation, value, found) for use in uses)):
+                found.add(value)
+    return found
+
+
+def _says_where(user: Operation, value: SSAValue, addresses: set[SSAValue]) -> bool:
+    if isinstance(user, Load):
+        return user.other is not value
+    return is_pure(user) and bool(user.results) and user.results[0] in addresses
 
 
 def _product_cycles(dot: Dot, chip: Chip) -> float:
@@ -186,12 +190,15 @@ def _sums(loop: scf.ForOp) -> Iterator[SSAValue]:
 
 def _goes_on(value: SSAValue) -> bool:
     """Whether a product adds to a tile, perhaps after ordinary code has changed it."""
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, Dot) and op.acc is value:
-            return True
-        if isinstance(op, Map) and _goes_on(op.result):
-            return True
+    seen, open_ = {value}, [value]
+    while open_:
+        tile = open_.pop()
+        for op in (use.operation for use in tile.uses):
+            if isinstance(op, Dot) and op.acc is tile:
+                return True
+            if isinstance(op, Map) and op.result not in seen:
+                seen.add(op.result)
+                open_.append(op.result)
     return False
 
 
