@@ -54,6 +54,7 @@ from tawa.simulate.prove.code import (
     axes,
     communicates,
     live_values,
+    loops_begun,
     still_to_come,
 )
 from tawa.simulate.prove.op_kinds import ACCESSES, PLACES, STEPS
@@ -93,17 +94,23 @@ class Walker(HopperActor):
     live: list[tuple[SSAValue, ...]]
     strides: list[list[SSAValue]]
     """For each place in the code, the live values that a `while` goes on by."""
+    changing: list[list[SSAValue]]
+    """Those and the ones that it subtracts from."""
     given: dict[SSAValue, Any]
     path: Path
     wheels: Wheels
     blocked: list[frozenset[int]]
     """For each place in the code, wheels that can't be freed there (`Wheels.blocked`)."""
+    rings: list[frozenset[int]]
+    """For each place in the code, wheels that it may yet use."""
     arrivals: list[frozenset[int]]
     """For each place in the code, where the rows of mbarriers begin at which it may yet arrive."""
     everyone: Sequence[Walker]
     """The actors of the cluster."""
     axes: list[frozenset[int]]
     """For each place in the code, axes of which the CTA's index may yet be asked for."""
+    ahead: list[frozenset[scf.ForOp]]
+    """For each place in the code, the loops that it may yet begin in this iteration."""
     meetings: dict[tuple[int, int], int]
     """Clock components of named barriers, by CTA and number; the cluster's is (-1, 0)."""
     waits: dict[int, list[int]]
@@ -130,11 +137,15 @@ class Walker(HopperActor):
         """Take the code to walk through, the kernel's parameters, and the path's decisions."""
         self.code, self.given, self.path, self.wheels = code, given, path, wheels
         self.blocked = wheels.blocked(code)
+        self.rings = still_to_come(code, [frozenset(wheels.used(step)) for step in code])
         self.arrivals = still_to_come(code, [frozenset(arrivals(step)) for step in code])
         self.axes = still_to_come(code, [frozenset(axes(step)) for step in code])
+        begun = [frozenset(loops_begun(step)) for step in code]
+        self.ahead = still_to_come(code, begun, again=False)
         self.live = [tuple(v for v in live if v not in given) for live in live_values(code)]
-        strides = Strides(code)
+        strides, changing = Strides(code, "addi"), Strides(code, "addi", "subi")
         self.strides = [strides.of(live) for live in self.live]
+        self.changing = [changing.of(live) for live in self.live]
         self.values = dict(given)
         self._steps = [self._step_of(instruction) for instruction in code]
 
@@ -288,6 +299,13 @@ class Walker(HopperActor):
         """Whether it may yet arrive at a row of mbarriers, of its own or another CTA."""
         rows = self.arrivals[self.at]
         return row in rows or ANY_ROW in rows
+
+    def touch_remotely(self, target: Cta, what: str) -> None:
+        """Another CTA's rings may not be touched once they stand still there."""
+        for wheel, rank in self.path.parked:
+            if rank == target.rank:
+                raise NotFree(wheel)
+        super().touch_remotely(target, what)
 
     # --- loops ----------------------------------------------------------------------------------
 

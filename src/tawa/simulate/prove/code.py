@@ -6,9 +6,9 @@ around those, and the scalars that decide about either. Registers and global mem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xdsl.dialects import func, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -35,6 +35,9 @@ COMMUNICATION = (SHARED, BARRIER, PHASE, MEETING, COPYING, PRODUCTS, PROXY)
 
 ANY_ROW = -1
 """Stands for all rows of mbarriers, where it is not known which."""
+
+Part = TypeVar("Part", bound=Hashable)
+"""What steps may have of their own."""
 
 Moves = tuple[tuple[SSAValue, SSAValue], ...]
 
@@ -289,15 +292,19 @@ def successors(code: Sequence[Instruction], at: int) -> list[int]:
 
 
 def still_to_come(
-    code: Sequence[Instruction], own: Sequence[frozenset[int]]
-) -> list[frozenset[int]]:
-    """For each place in the code (its end, too) what steps that may follow have of their own."""
-    found = [*own, frozenset[int]()]
+    code: Sequence[Instruction], own: Sequence[frozenset[Part]], again: bool = True
+) -> list[frozenset[Part]]:
+    """For each place in the code (its end, too) what steps that may follow have of their own.
+
+    Without `again`, no further than to the end of the iteration.
+    """
+    found = [*own, frozenset[Part]()]
     changed = True
     while changed:
         changed = False
         for at in reversed(range(len(code))):
-            new = own[at].union(*(found[to] for to in successors(code, at)))
+            after = (to for to in successors(code, at) if again or to > at)
+            new = own[at].union(*(found[to] for to in after))
             if new != found[at]:
                 found[at], changed = new, True
     return found
@@ -311,6 +318,13 @@ def arrivals(step: Instruction) -> Iterator[int]:
         if isinstance(value.type, BarrierType):
             row = value.owner
             yield row.offset.value.data if isinstance(row, Barriers) else ANY_ROW
+
+
+def loops_begun(step: Instruction) -> Iterator[scf.ForOp]:
+    """The loop that a step enters."""
+    if step.kind == "enter":
+        assert isinstance(step.op, scf.ForOp)
+        yield step.op
 
 
 def axes(step: Instruction) -> Iterator[int]:
@@ -338,9 +352,13 @@ def live_values(code: Sequence[Instruction]) -> list[tuple[SSAValue, ...]]:
 
 
 class Strides:
-    """The names of what a `while` goes on by: values that each turn adds something to."""
+    """The names of what a `while` goes on by: values that each turn adds something to.
 
-    def __init__(self, code: Sequence[Instruction]) -> None:
+    `functions` are those by which it goes on.
+    """
+
+    def __init__(self, code: Sequence[Instruction], *functions: str) -> None:
+        self._functions = functions
         self._parents: dict[SSAValue, SSAValue] = {}
         for step in code:
             for name, value in step.moves:
@@ -362,7 +380,7 @@ class Strides:
 
     def _goes_on(self, name: SSAValue, value: SSAValue) -> bool:
         op = value.owner
-        if not isinstance(op, Map) or op.function.data != "addi":
+        if not isinstance(op, Map) or op.function.data not in self._functions:
             return False
         return any(self._top(given) == self._top(name) for given in op.arguments)
 

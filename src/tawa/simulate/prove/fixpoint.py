@@ -61,6 +61,8 @@ from tawa.simulate.prove.wheels import Wheels
 STATES = 20_000
 """States after which a proof gives up."""
 SECONDS = 60.0
+ALIKE = 0.75
+"""The part of the time for a proof that makes more states alike, and may ask for too much."""
 LOOK_AT_CLOCK = 16
 """States between two looks at the clock, which may take longer than a state."""
 STEPS = 200_000
@@ -99,6 +101,8 @@ class _Proving:
     deadline: float
     period: int
     """Iterations that are forgotten at once, and what numbers are split by."""
+    alike: bool
+    """Whether states are made alike by asking for more (`Cluster.alike`)."""
     cluster: Cluster = field(init=False)
     seen: dict[Hashable, Array] = field(default_factory=dict[Hashable, Array])
     """The states by all but their clocks; of those, what is seen at least on every path there."""
@@ -152,7 +156,7 @@ class _Proving:
         for actor in actors:
             actor.everyone = actors
         rows = {own[at]: row for own in barriers for at, row in _rows(found).items()}
-        self.cluster = Cluster(machine, actors, meetings, _waiters(actors), rows)
+        self.cluster = Cluster(machine, actors, meetings, _waiters(actors), rows, self.alike)
 
     def _parameters(self) -> dict[SSAValue, Any]:
         """The kernel's parameters: equal ones are equal unknowns."""
@@ -176,6 +180,8 @@ class _Proving:
                 raise NotProvable("the time allowed for the proof is over")
             if len(self.seen) > STATES:
                 raise NotProvable(f"there are more than {STATES} states")
+            if self.regions.is_settled(self.visits):
+                return
             key = next(iter(self.todo))
             state, condition = self.todo.pop(key)
             state = state._replace(clocks=self.seen[key])
@@ -211,6 +217,7 @@ class _Proving:
         key = state.key()
         clocks = self.seen.get(key)
         self.visits += 1
+        self.regions.note(self.visits)
         if clocks is None:
             self.seen[key] = state.clocks
         elif (clocks <= state.clocks).all():
@@ -344,10 +351,20 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
     Shared memory and barriers: no deadlock, no race, no phase that a schedule could change, for all
     sizes, grids and trip counts, given that other programs go on and that integers do not overflow.
     """
-    begin, deadline = time.perf_counter(), time.process_time() + seconds
+    begin, start = time.perf_counter(), time.process_time()
+    why, states = "", 0
+    for alike, until in ((True, ALIKE * seconds), (False, seconds)):
+        why, states = _tried(module, start + until, alike)
+        if not why:
+            break
+    return Proof(not why, why, states, time.perf_counter() - begin)
+
+
+def _tried(module: ModuleOp, deadline: float, alike: bool) -> tuple[str, int]:
+    """What stands in the way of a proof, if anything, and how many states were visited."""
     kernel = kernel_of(module)
     proving: _Proving | None = None
-    states = 0
+    why = ""
     try:
         _refuse(kernel)
         with np.errstate(all="ignore"):
@@ -357,12 +374,13 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
             regions = Regions(-(-shared // granule), granule, wheels)
             period, spec = _period(kernel), spec_of(module, kernel)
             while True:
-                proving = _Proving(kernel, spec, kept, wheels, regions, deadline, period)
+                proving = _Proving(kernel, spec, kept, wheels, regions, deadline, period, alike)
                 collecting = regions.open
                 try:
                     proving.run()
                 except NewRegion:
-                    _cut(regions, wheels)
+                    if not regions.reopen():
+                        _cut(regions, wheels)
                     continue
                 except NotFree as stands:
                     wheels.drop(stands.wheel)
@@ -373,13 +391,11 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
                 if not collecting:
                     break
                 _cut(regions, wheels)
-        why = ""
     except NotProvable as found:
         why = str(found)
     except TawaError as found:
         why = f"{type(found).__name__}: {found.message}"
-    states = len(proving.seen) if proving is not None else 0
-    return Proof(not why, why, states, time.perf_counter() - begin)
+    return why, len(proving.seen) if proving is not None else 0
 
 
 def _cut(regions: Regions, wheels: Wheels) -> None:

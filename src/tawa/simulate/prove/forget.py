@@ -33,6 +33,10 @@ from tawa.simulate.prove.unknowns import (
 
 Change = Callable[[Sum], Number]
 PAST = ("new", "bit", "block")
+HELD = 8
+"""Iterations up to which a loop waits for those who are behind, so that they are taken up alike."""
+NAMED = ("new", "op", "block")
+"""Kinds of terms for which a new unknown may be put in."""
 UNKNOWN = ("new", "bit")
 """Kinds of terms that no actor can come to again by itself."""
 
@@ -48,6 +52,7 @@ def forget(actors: Iterable[Walker], path: Path) -> bool:
         return False
     _forget_counted(actors, path)
     _forget_strided(actors, path)
+    _forget_sums(actors, path)
     _forget_reasons(actors, path)
     _drop_facts(actors, path)
     _count_from_zero(actors, path)
@@ -152,8 +157,29 @@ def _forget_counted(actors: list[Walker], path: Path) -> None:
         assert isinstance(step, int)
         whole = path.period // gcd(path.period, step)
         passed = (min(loop.n for loop in loops) - 1) // whole * whole
-        if passed > 0:
+        if passed > 0 and (passed >= HELD or not _followed(actors, shift)):
             _take_up(actors, path, shift, passed, passed * step // path.period)
+
+
+def _followed(actors: list[Walker], shift: Term) -> bool:
+    """Whether somebody is behind who may begin one of a shift's loops, and have it in common."""
+    for first in actors:
+        for depth, loop in enumerate(first.loops_open):
+            if loop.shift == shift:
+                place = progress(first.loops_open[:depth])
+                if any(_behind(actor, loop, place) for actor in actors):
+                    return True
+    return False
+
+
+def _behind(actor: Walker, loop: Loop, place: tuple[int, ...]) -> bool:
+    """Whether an actor comes to a loop in this iteration of those around it, or one before."""
+    inside = any(other.op is loop.op for other in actor.loops_open)
+    return (
+        not inside
+        and loop.op in actor.ahead[actor.at]
+        and progress(actor.loops_open)[: len(place)] <= place
+    )
 
 
 def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int) -> None:
@@ -334,6 +360,56 @@ def _begin_later(actors: list[Walker], path: Path, base: Sum, unit: Sum, passed:
     path.facts = facts.without(pivot)
 
 
+# --- counters that go on by what is computed ----------------------------------------------------
+
+
+def _forget_sums(actors: list[Walker], path: Path) -> None:
+    """Name what a `while` goes on by, at its test, if sums have been added to it.
+
+    The next turn then adds to a name, instead of to a sum that grows. Of numbers of which nobody
+    holds all parts besides, the name is put in for one: nothing is lost. Of others only the range
+    is kept.
+    """
+    for actor in actors:
+        if actor.over or actor.code[actor.at].kind != "while":
+            continue
+        for value in actor.changing[actor.at]:
+            held = actor.values[value]
+            if isinstance(held, Sum) and _is_sum(held):
+                _name(actors, path, Sum(0, held.terms))
+
+
+def _is_sum(number: Sum) -> bool:
+    """Whether a number is more than an unknown, or a place of a sequence of known steps."""
+    kinds = {t[0] for t in symbols(number)}
+    counted = all(t[0] in ("new", "block", "count") for t, _ in number.terms)
+    several = sum(t[0] in UNKNOWN for t, _ in number.terms) > 1
+    return len(number.terms) > 1 and "turn" not in kinds and (several or not counted)
+
+
+def _name(actors: list[Walker], path: Path, number: Sum) -> None:
+    """Call a number by a new unknown."""
+    path.unknowns += 1
+    name, known = term("new", path.unknowns), path.facts.bounds(number)
+    others = {n for n in _numbers_held(actors) if isinstance(n, Sum) and n.terms != number.terms}
+    used = {t for other in others for t in symbols(other)}
+    free = [(t, n) for t, n in number.terms if n in (1, -1) and t not in used and t[0] in NAMED]
+    last, own = max(free, key=lambda item: len(symbols(term(*item[0]))), default=((), 1))
+    made_up = scaled(plus(name, plus(number, term(*last), -own), -1), own)
+
+    def change(other: Sum) -> Number:
+        if not last:
+            return plus(name, other.constant) if other.terms == number.terms else other
+        factor = dict(other.terms).get(last, 0)
+        return plus(plus(other, term(*last), -factor), made_up, factor) if factor else other
+
+    only = (last,) if last else tuple(t for t, _ in number.terms)
+    change_all(actors, change, only)
+    if last:
+        path.facts = _changed(path.facts, change, only)
+    path.facts.restrict(name, known)
+
+
 # --- conditions of what is past ---------------------------------------------------------------
 
 
@@ -350,7 +426,7 @@ def _forget_reasons(actors: list[Walker], path: Path) -> None:
     for number in conditions:
         found = number.terms[0][0]
         of = {t for t in symbols(number) if t[0] in PAST} - {found}
-        if of and of.isdisjoint(kept):
+        if not of <= kept:  # so nobody comes to it again by another way
             names[found] = ()
     if not names:
         return

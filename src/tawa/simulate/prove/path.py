@@ -56,10 +56,15 @@ class Path:
     unknowns: int = 0
     free: frozenset[int] = frozenset()
     """Wheels of which it does not matter where they stand (`turning.py`)."""
+    parked: frozenset[tuple[int, int]] = frozenset()
+    """Free wheels that stand still in a CTA, by their number and its rank: nobody in it comes to
+    them again."""
 
     def copy(self) -> Path:
         """The same, to go on from."""
-        return Path(self.facts.copy(), dict(self.shifts), self.period, self.unknowns, self.free)
+        return Path(
+            self.facts.copy(), dict(self.shifts), self.period, self.unknowns, self.free, self.parked
+        )
 
     def unknown(self, kind: str) -> Number:
         """A number of which nothing is known."""

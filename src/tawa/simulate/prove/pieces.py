@@ -10,6 +10,9 @@ from tawa.base.numerics import Array
 from tawa.simulate.interpret.clocks import Components, Conflict, Shadow
 from tawa.simulate.prove.wheels import Wheel, Wheels
 
+SETTLED = 40
+"""Visited states without a new region after which shared memory is cut into pieces."""
+
 
 class NewRegion(Exception):
     """Shared memory has to be cut into smaller pieces for an access that was not known."""
@@ -31,6 +34,23 @@ class Regions:
         self.found: dict[object, Array] = {}
         self.open = True
         """Whether regions that are not known are still collected."""
+        self._hasty = True
+        self._count = self._last = 0
+
+    def note(self, visits: int) -> None:
+        """Say how many states have been visited."""
+        if len(self.known) != self._count:
+            self._count, self._last = len(self.known), visits
+
+    def is_settled(self, visits: int) -> bool:
+        """Whether so long nothing was collected that memory can be cut: what is missing is seen."""
+        return self.open and self._hasty and visits > self._last + SETTLED
+
+    def reopen(self) -> bool:
+        """Collect all, once, if memory was cut before all had been visited."""
+        if self._hasty:
+            self.open, self._hasty, self.found = True, False, {}
+        return self.open
 
     def add(self, key: object, where: slice | Array) -> None:
         """A region of granules."""

@@ -9,6 +9,7 @@ other way round, so a run that comes back to a state has shown what every furthe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tawa.base.numerics import Array
+from tawa.hopper.dialect.structure import Barriers
+from tawa.hopper.dialect.sync import MbarrierWait
 from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed
 from tawa.simulate.interpret.clocks import FENCED, LOADED, ROWS, SEEN, TIMED
 from tawa.simulate.interpret.machine import Machine, Task
@@ -88,7 +91,7 @@ class State(NamedTuple):
             tuple(array.tobytes() for arrays in self.shadows for array in arrays),
             self.actors, self.barriers, self.meetings, self.remote,
             frozenset(facts.ranges.items()), frozenset(facts.truths.items()),
-            frozenset(self.path.shifts.items()), self.path.free,
+            frozenset(self.path.shifts.items()), self.path.free, self.path.parked,
         )  # fmt: skip
 
 
@@ -117,6 +120,11 @@ class Cluster:
     """For each mbarrier's component, those of the first warps of the actors that wait there."""
     rows: dict[int, int]
     """For each mbarrier's component, where its row begins."""
+    alike: bool
+    """Ask for more than is needed, so that more states are alike."""
+
+    def __post_init__(self) -> None:
+        self.ways = _ways(self.actors, self.rows)
 
     def _clocks(self) -> list[Array]:
         """Every clock, each `[4, components]`."""
@@ -257,12 +265,62 @@ class Cluster:
             if row not in least:
                 clocks = [a.clock[:, TIMED] for a in self.actors if a.may_arrive(row)]
                 least[row] = np.concatenate(clocks).min(axis=0) if clocks else NOBODY
-            if least[row] is not NOBODY:
-                barrier.passed = [
-                    wait
-                    for wait in barrier.passed
-                    if (least[row][list(wait.components)] < wait.times).any()
-                ]
+            _drop_known(barrier, least[row])
+
+    def _touch_late(self) -> None:
+        """Keep the last touch of another CTA; where states are to be alike, the last release's."""
+        now = self._present()
+        for cta in self.machine.ctas:
+            latest: dict[int, int] = {}
+            for component, time, *_ in cta.remote:
+                least = now[component][0] - 1 if self.alike else 0
+                latest[component] = max(latest.get(component, least), time)
+            cta.remote = [(c, time, None, "an access") for c, time in sorted(latest.items())]
+
+    def _drop_added_waits(self) -> None:
+        """Drop waits of which every clock knows, as of those that `_add_known_waits` has added."""
+        least = np.stack(self._clocks())[:, TIMED].min(axis=0)
+        for barrier in mbarriers_of(self.machine):
+            _drop_known(barrier, least)
+
+    def _add_known_waits(self) -> None:
+        """Say of slots without a wait that they had one, before all others, of which all know.
+
+        So a ring's first round is as the others, but for what clocks have seen. It asks for more:
+        that whoever completes the next phase knows of this wait, too.
+        """
+        barriers: dict[tuple[int, int], list[Mbarrier]] = defaultdict(list)
+        for cta in self.machine.ctas:
+            for barrier in (cta.mbarriers[at] for at in sorted(cta.mbarriers)):
+                barriers[cta.rank, self.rows[barrier.component]].append(barrier)
+        for (rank, row), slots in barriers.items():
+            for components in self.ways.get((rank, row), ()):
+                self._add_waits(slots, components)
+
+    def _tell_known(self) -> None:
+        """Let barriers tell what all actors know: it is news to nobody.
+
+        A barrier that nobody has come to tells as much then as one that all have come to.
+        """
+        least = np.concatenate([actor.clock for actor in self.actors]).min(axis=0)
+        for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
+            np.maximum(barrier.published, least, out=barrier.published)
+            np.maximum(barrier.collected, least, out=barrier.collected)
+
+    def _add_waits(self, slots: Sequence[Mbarrier], components: tuple[int, ...]) -> None:
+        """Add one actor's waits where it has none at the slots of a ring."""
+        without = [b for b in slots if all(w.components != components for w in b.passed)]
+        more = len(without)
+        for clock in self._clocks():
+            clock[TIMED, list(components)] += more
+        for barrier in slots:
+            for number, wait in enumerate(barrier.passed):
+                if wait.components == components:
+                    times = tuple(time + more for time in wait.times)
+                    barrier.passed[number] = wait._replace(times=times)
+        for time, barrier in enumerate(without, 1):
+            times = (time,) * len(components)
+            barrier.passed.append(Passed("a wait", components, times, barrier.phase - 1))
 
     def _all_have_waited(self, barrier: Mbarrier) -> bool:
         """Whether all who ever wait at a barrier have waited for its last phase."""
@@ -271,8 +329,11 @@ class Cluster:
 
     def _replace_times(self) -> None:
         """Give every time its rank."""
+        if self.alike:
+            self._drop_added_waits()
         self._forget_clocks()
         self._drop_known_waits()
+        self._touch_late()
         clocks = np.stack(self._clocks())
         count = clocks.shape[2]
         most = max(int(clocks.max()), *(int(c.shadow.written.max()) for c in self.machine.ctas))
@@ -296,10 +357,7 @@ class Cluster:
             shadow = cta.shadow
             shadow.written = table[shadow.writer, shadow.written]
             shadow.read = table[columns, shadow.read]
-            latest: dict[int, int] = {}
-            for component, time, *_ in cta.remote:
-                latest[component] = max(latest.get(component, 0), int(table[component, time]))
-            cta.remote = [(c, time, None, "an access") for c, time in sorted(latest.items())]
+            cta.remote = [(c, int(table[c, t]), op, text) for c, t, op, text in cta.remote]
 
     def _replace_generation(self, meeting: NamedBarrier, new: int) -> None:
         for actor in self.actors:
@@ -339,6 +397,9 @@ class Cluster:
     def take(self, path: Path) -> State:
         """The state, after its times have been replaced."""
         self._replace_times()
+        if self.alike:
+            self._add_known_waits()
+            self._tell_known()
         ctas = self.machine.ctas
         return State(
             np.stack(self._clocks()).astype(np.int16),
@@ -417,6 +478,38 @@ class Cluster:
         actor.stores = [(group, NO_TASK) for group in found.stores]
         actor.stores_read, actor.stores_committed = found.stored
         actor.copies = [[] for _ in range(found.copies)]
+
+
+def _drop_known(barrier: Mbarrier, least: Array) -> None:
+    """Drop the waits at a barrier that a clock's row has seen; all of them for `NOBODY`."""
+    barrier.passed = [
+        wait
+        for wait in barrier.passed
+        if least is not NOBODY and (least[list(wait.components)] < wait.times).any()
+    ]
+
+
+def _ways(
+    actors: Sequence[Walker], rows: dict[int, int]
+) -> dict[tuple[int, int], list[tuple[int, ...]]]:
+    """For each CTA and row of mbarriers, the clock components of those who wait there.
+
+    Those are left out who wait there with one warp and with all of them.
+    """
+    found: dict[tuple[int, int], list[tuple[int, ...]]] = defaultdict(list)
+    for actor in actors:
+        ways: dict[int, set[int]] = defaultdict(set)
+        narrow = 0
+        for step in actor.code:
+            narrow += (step.kind == "narrow") - (step.kind == "widen")
+            if isinstance(step.op, MbarrierWait) and isinstance(step.op.barrier.owner, Barriers):
+                row = step.op.barrier.owner.offset.value.data
+                ways[row].add(1 if narrow else actor.warps.count)
+        for row, counts in ways.items():
+            own = next(w for b, w in actor.waits.items() if rows[b] == row)
+            if len(counts) == 1:
+                found[actor.rank, row].append(tuple(own[: counts.pop()]))
+    return found
 
 
 def _numbers(count: int) -> Array:

@@ -25,6 +25,7 @@ from xdsl.ir import SSAValue
 from tawa.base.numerics import Array
 from tawa.hopper.dialect.types import MatrixDescType, TileType
 from tawa.simulate.interpret.barriers import Mbarrier
+from tawa.simulate.interpret.cta import Cta
 from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.forget import change_all
 from tawa.simulate.prove.path import Path
@@ -99,7 +100,41 @@ def turn_back(cluster: Cluster, path: Path, wheels: list[Wheel]) -> None:
         if wheel.number in path.free:
             by = _first(cluster, wheel)
             if by and _reachable(cluster, wheel):
+                _park(cluster, path, wheel)
                 _turn(cluster, path, wheel, by)
+
+
+def _park(cluster: Cluster, path: Path, wheel: Wheel) -> None:
+    """Leave a wheel as it stands in CTAs none of whose actors comes to it again.
+
+    Only others could then tell how it stands to the one that they use, by touching it.
+    """
+    for cta in cluster.machine.ctas:
+        own = [actor for actor in cluster.actors if actor.cta is cta]
+        if not any(_comes_to(actor, wheel) for actor in own):
+            path.parked |= {(wheel.number, cta.rank)}
+
+
+def _comes_to(actor: Walker, wheel: Wheel) -> bool:
+    """Whether an actor may yet use a wheel, or holds a slot, a phase or a place of it."""
+    if wheel.number in actor.rings[actor.at]:
+        return True
+    for value in actor.live[actor.at]:
+        held = actor.values[value]
+        if _terms_of(wheel, held):
+            return True
+        if isinstance(value.type, TileType | MatrixDescType) and held != _place(
+            wheel, value, held, 1
+        ):
+            return True
+    numbers = (n for loop in actor.loops_open for n in (loop.first, loop.end, loop.step))
+    return any(_terms_of(wheel, number) for number in numbers)
+
+
+def _turning(cluster: Cluster, path: Path, wheel: Wheel) -> list[Cta]:
+    """The CTAs in which a wheel turns."""
+    ctas = cluster.machine.ctas
+    return [cta for cta in ctas if (wheel.number, cta.rank) not in path.parked]
 
 
 def _first(cluster: Cluster, wheel: Wheel) -> int:
@@ -137,13 +172,14 @@ def _turn(cluster: Cluster, path: Path, wheel: Wheel, by: int) -> None:
             for number in (loop.first, loop.end, loop.step):
                 terms |= _terms_of(wheel, number)
     change_all(list(cluster.actors), turned_back(wheel.number, by), terms)
-    columns, more = _components(cluster, wheel, by)
-    _turn_barriers(cluster, wheel, by)
+    turning = _turning(cluster, path, wheel)
+    columns, more = _components(cluster, turning, wheel, by)
+    _turn_barriers(turning, wheel, by)
     cluster.change_clocks(lambda clock: _clock(clock, columns, more))
     for cta in cluster.machine.ctas:
         shadow = cta.shadow
         assert isinstance(shadow, PieceShadow)
-        shadow.turn(wheel, by, columns, more)
+        shadow.turn(wheel, by if cta in turning else 0, columns, more)
         cta.remote = [(int(columns[c]), t + int(more[c]), op, s) for c, t, op, s in cta.remote]
 
 
@@ -164,14 +200,14 @@ def _place(wheel: Wheel, value: SSAValue, held: int, by: int) -> int:
     return held + (wheel.turned(start, by) - start >> 4)
 
 
-def _components(cluster: Cluster, wheel: Wheel, by: int) -> tuple[Array, Array]:
+def _components(cluster: Cluster, ctas: list[Cta], wheel: Wheel, by: int) -> tuple[Array, Array]:
     """Where each clock component goes, and how much its times grow: by 1 past the wheel's end.
 
     A phase that comes past the end is the other one, and so are all that were before it.
     """
     count = len(cluster.machine.components.names)
     columns, more = np.arange(count), np.zeros(count, np.int32)
-    for cta in cluster.machine.ctas:
+    for cta in ctas:
         for first in wheel.rows:
             for slot in range(wheel.depth):
                 old = cta.barrier_components[first + 8 * slot]
@@ -193,8 +229,8 @@ def _clock(clock: Array, columns: Array, more: Array) -> Array:
     return new
 
 
-def _turn_barriers(cluster: Cluster, wheel: Wheel, by: int) -> None:
-    for cta in cluster.machine.ctas:
+def _turn_barriers(ctas: list[Cta], wheel: Wheel, by: int) -> None:
+    for cta in ctas:
         new: dict[int, Mbarrier] = {}
         for first in wheel.rows:
             for slot in range(wheel.depth):

@@ -211,6 +211,12 @@ class Wheels:
         """For each place in the code, the wheels of which a slot may yet be named otherwise."""
         return still_to_come(code, [frozenset(self._otherwise(step)) for step in code])
 
+    def used(self, step: Instruction) -> Iterator[int]:
+        """The wheel that a step uses a slot of."""
+        uses = self.uses.get(step.op) if step.kind == "op" else None
+        if uses is not None:
+            yield uses.wheel.number
+
     def _otherwise(self, step: Instruction) -> Iterator[int]:
         uses = self.uses.get(step.op) if step.kind == "op" else None
         if uses is not None:
