@@ -202,3 +202,24 @@ def test_a_broken_persistent_cluster_never_is(change: Any):
     module = clustered()
     change(module)
     assert not prove(module).proved
+
+
+# --- what goes on by what is left ---------------------------------------------------------------
+
+
+def stream_k() -> Any:
+    """A loop over tiles, each of which takes another share of the steps."""
+    small = next(s for s in LAUNCHES if s.name == "stream_k")
+    return small.sweep().module({"num_stages": 2, "staging": 1})
+
+
+def test_a_loop_that_goes_on_by_what_is_left_is_proved():
+    proof = prove(stream_k())
+    assert proof.proved, proof.why
+
+
+@pytest.mark.parametrize("change", [no_wait, a_wait_of_the_other_parity])
+def test_a_broken_one_never_is(change: Any):
+    module = stream_k()
+    change(module)
+    assert not prove(module).proved
