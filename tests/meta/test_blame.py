@@ -9,6 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "scripts"))
 import blame_kernels
+import kernel_changes
 
 HISTORY = [f"commit{i:02}" for i in range(33)]
 TEXTS = {
@@ -28,20 +29,52 @@ def test_each_change_is_found(monkeypatch: pytest.MonkeyPatch):
         known[commit] |= {name: TEXTS[name](HISTORY.index(commit)) for name in asked}
         return known[commit]
 
-    monkeypatch.setattr(blame_kernels, "commits", lambda _start, _end: HISTORY)
     monkeypatch.setattr(blame_kernels, "hashes", hashes)
     monkeypatch.setattr(blame_kernels, "kept", known.__getitem__)
-    changed, count = blame_kernels.blame("from", "to", 1)
-    assert count == len(TEXTS)
-    assert changed == {
-        "commit11": ["gemm once", "suite once"],
-        "commit12": ["gemm twice"],
-        "commit30": ["gemm twice"],
-        "commit32": ["suite last"],
-    }
+    found = blame_kernels.blame(HISTORY, None, 1)
+    assert {(s.kernel, HISTORY[s.last]) for s in found} == {
+        ("gemm once", "commit11"), ("suite once", "commit11"), ("gemm twice", "commit12"),
+        ("gemm twice", "commit30"), ("suite last", "commit32"),
+    }  # fmt: skip
+    assert all(s.last - s.first == 1 for s in found)
+    assert set(blame_kernels.blamed_before(HISTORY, None)) == set(found)
     asked = sum(len(found) for found in known.values())
     assert asked <= 2 * len(TEXTS) + 5 * 6, "halving asks of each change about 5 commits"
 
 
 def test_names_are_put_together():
     assert blame_kernels.grouped(["gemm a", "suite b", "suite c"]) == "gemm: a; suite: b, c"
+
+
+def test_what_is_known_is_told_where_halving_stopped(monkeypatch: pytest.MonkeyPatch):
+    known = {HISTORY[at]: {n: text(at) for n, text in TEXTS.items()} for at in (0, 16, 32)}
+    monkeypatch.setattr(blame_kernels, "kept", lambda commit: known.get(commit, {}))
+    monkeypatch.setattr(blame_kernels, "subject", str.upper)
+    monkeypatch.setattr(blame_kernels, "logged", lambda _commit: [])
+    stretches = blame_kernels.blamed_before(HISTORY, ["gemm twice", "suite last"])
+    first, second = blame_kernels.rows(HISTORY, stretches)
+    assert first["kernels"] == ["gemm twice"]
+    assert list(first["commits"]) == HISTORY[1:17]
+    assert second["kernels"] == ["gemm twice", "suite last"]
+
+
+def test_code_is_what_is_left_without_words():
+    plain = 'def f(x):\n    """A."""\n    return x  # b\n'
+    assert blame_kernels.code(plain) == blame_kernels.code(
+        plain.replace("A.", "B.").replace("b", "c")
+    )
+    assert blame_kernels.code(plain) != blame_kernels.code(plain.replace("return x", "return -x"))
+
+
+def test_the_page_has_the_table_as_it_is():
+    """`python scripts/kernel_changes.py --write` writes it."""
+    assert kernel_changes.drawn() in kernel_changes.PAGE.read_text()
+
+
+def test_a_change_without_a_reason_is_named():
+    row = {"commits": {"abcdef01": "Do"}, "logged": {"abcdef01": []}, "kernels": ["gemm a"]}
+    found = {"kernels": 2, "changes": [row]}
+    with pytest.raises(ValueError, match="no reason for one of abcdef01"):
+        kernel_changes.table(found, {}, "")
+    drawn = kernel_changes.table(found, {"abcdef01": "speed"}, "")
+    assert drawn.splitlines()[-1] == "| abcdef01 | Do | speed | gemm a |  |"
