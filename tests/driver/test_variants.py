@@ -30,6 +30,7 @@ class Kernel:
     gain: float = 0.1
     apart: dict[Any, tuple[Any, ...]] = field(default_factory=dict)
     fails: Any = None
+    spills: dict[Any, tuple[str, ...]] = field(default_factory=dict)
     built: list[Any] = field(default_factory=list)
     launched: list[Any] = field(default_factory=list)
     ranked: list[Sizes] = field(default_factory=list)
@@ -44,11 +45,14 @@ class Kernel:
         others = [p for p in rest if p not in better]
         return Ranking(predictions[0], tuple(better), tuple(others))
 
-    def build(self, key: Any) -> None:
-        self.gate.wait(5)
-        self.built.append(key)
+    def build(self, key: Any) -> Any:
+        """What a compilation gives; as written it is at hand."""
+        if key != WRITTEN:
+            self.gate.wait(5)
+            self.built.append(key)
         if key == self.fails:
             raise ValueError("no room")
+        return SimpleNamespace(findings=self.spills.get(key, ()))
 
     def load(self, key: Any) -> Any:
         spec = SimpleNamespace(apart=self.apart.get(key, ()))
@@ -154,6 +158,14 @@ def test_what_does_not_compile_is_not_asked_for_again():
         made.settle()
     assert kernel.built == [TALL, WIDE]
     assert kernel.taken == WIDE
+
+
+@pytest.mark.parametrize("written", [(), ("spills",)])
+def test_what_spills_is_taken_only_where_all_do(written: tuple[str, ...]):
+    kernel = Kernel({WRITTEN: 10.0, TALL: 5.0}, spills={TALL: ("spills",), WRITTEN: written})
+    made = compiled(kernel)
+    made.launch((1,), ("x", 100), 0)
+    assert kernel.taken == (TALL if written else WRITTEN)
 
 
 def test_what_would_have_to_be_looked_at_is_refused():
