@@ -14,7 +14,7 @@ from tawa import cuppl
 from tawa.base.errors import TawaError
 from tawa.cuppl.gpu.chains import GpuChains
 from tawa.cuppl.gpu.source import chains_source
-from tawa.cuppl.inference.adaptation import pooled
+from tawa.cuppl.inference.adaptation import near_others, pooled
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.typing.errors import BadSetting, UnsupportedMethod
@@ -166,6 +166,33 @@ def test_pooled_moments_are_those_of_all_positions() -> None:
     assert found[n : 2 * n] == pytest.approx((apart**2).sum(0)[:n])
     assert found[3 * n : 4 * n] == pytest.approx((apart**2).sum(0)[n:])
     assert found[4 * n :] == pytest.approx((apart[:, :n].T @ apart[:, :n]).reshape(-1))
+
+
+def test_chains_that_are_stuck_teach_the_others_nothing() -> None:
+    """Also where they are most; chains that have arrived are all near, whatever their dimension."""
+    random = np.random.default_rng(5)
+    for n in (1, 5, 30):
+        arrived = -0.5 * random.chisquare(n, size=2000)
+        assert near_others(arrived, n).all()
+        stuck = -1e4 - 100.0 * random.random(1200)
+        both = near_others(np.concatenate([arrived, stuck]), n)
+        assert both[:2000].all()
+        assert not both[2000:].any()
+
+
+def test_a_warm_up_together_frees_chains_that_start_far_away() -> None:
+    """Two fifths of the starts have a density that is lower by thousands than that of the others."""
+    data = {"x": np.linspace(60, 140, 60).tolist()}
+    data["y"] = [20.0 + 0.6 * x + 15.0 * np.sin(7 * x) for x in data["x"]]
+    model = cuppl.model(
+        "input x : vector[float]\ninput y : vector[float]\n"
+        "def main () = let a = sample (normal 0 100) in let b = sample (normal 0 100) in\n"
+        "  let s = sample (half_cauchy 2.5) in\n"
+        "  iteri (fn i v -> observe (normal (a + b * x.[i]) s) v) y; (a, b, s)"
+    )
+    found = model.nuts(25, warm_up=100, chains=48, data=data, pooled=True, seed=1)
+    assert found.statistics["n_steps"].mean() < 8
+    assert max(found.r_hat(name) for name in found.columns) < 1.1
 
 
 def test_many_chains_learn_a_covariance_in_a_short_warm_up() -> None:

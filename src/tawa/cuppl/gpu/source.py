@@ -158,6 +158,5 @@ def chains_source(
     head += f"DIMENSION = {tape.DIMENSION}, SAMPLER_WORDS = {nuts.SAMPLER_WORDS}, "
     head += f"WORK = {nuts.WORK} }};\n"
     text = emit_cuda(program.reachable(roots))
-    text = text.replace("(Context& ctx", "(Context& __restrict__ ctx")  # nothing else points there
     parts = [head, qualifiers, PRELUDE, text, CHAINS.read_text()]
     return "\n".join(parts)

@@ -17,7 +17,7 @@ from tawa.cuppl.inference.settings import check_settings, counts
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.errors import BadSetting
 
-__all__ = ["Plan", "Report", "Team", "may_be_dense", "warm_up"]
+__all__ = ["Plan", "Report", "Team", "may_be_dense", "near_others", "warm_up"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
@@ -41,8 +41,10 @@ GAIN = 2.0
 """By how much the logarithm of the step size changes, at first, for a missing acceptance of 1."""
 NEAR_STEP = 4.0
 """A step size for a new metric is found within such a factor."""
-FAR = 5.0
-"""Chains whose density is so many quartile distances below the median teach the others nothing."""
+FAR = 10.0
+"""Chains so many distances of median and upper quartile, each and 1, below the second are far."""
+POOLED_DOUBLINGS = 6
+"""In a warm-up together each window waits for the longest trajectories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,9 @@ def warm_up(team: Team, plan: Plan, report: Report) -> None:
     ends = sorted({round(part * total) for part in WINDOWS} - {0})
     first = 0
     for end in [*ends, total]:
-        early = first < EARLY * total
-        words[:, k.DOUBLINGS] = min(plan.doublings, EARLY_DOUBLINGS) if early else plan.doublings
+        most = EARLY_DOUBLINGS if first < EARLY * total else plan.doublings
+        most = min(most, POOLED_DOUBLINGS) if pool else most
+        words[:, k.DOUBLINGS] = min(plan.doublings, most)
         if pool:
             pool.run(first, end, end < total, report)
         else:
@@ -153,7 +156,7 @@ class _Pool:
     def share_steps(self) -> None:
         """The step in the middle of those that chains have found, or the last one if it is near."""
         floats = self.team.words.view(np.float64)
-        near = _near(self.team.densities)
+        near = near_others(self.team.densities, self.team.dimension)
         middle = float(np.median(floats[near, k.STEP]))
         if not 1.0 / NEAR_STEP < self.step / middle < NEAR_STEP:
             self.step = middle
@@ -178,7 +181,10 @@ class _Pool:
         """Change the step by how much acceptance is missing; chains leave the pool, or join it."""
         words = self.team.words
         floats = words.view(np.float64)
-        near, joined = _near(self.team.densities), words[:, k.STEP_GIVEN] == 1
+        near, joined = (
+            near_others(self.team.densities, self.team.dimension),
+            words[:, k.STEP_GIVEN] == 1,
+        )
         share = float(floats[near, k.SHARE].mean())
         self.step = math.exp(math.log(self.step) + gain * (share - self.plan.target))
         leaving = joined & ~near
@@ -197,7 +203,9 @@ def _learn(team: Team, plan: Plan) -> npt.NDArray[np.bool_]:
     chosen = np.zeros(len(team.words), dtype=bool)
     seen = team.words[:, k.SEEN]
     if plan.pooled:
-        count, moments = pooled(seen, team.moments, _near(team.densities), team.dimension)
+        count, moments = pooled(
+            seen, team.moments, near_others(team.densities, team.dimension), team.dimension
+        )
         found = learned(plan, team.dimension, count, moments)
         if found is not None:
             chosen[:] = True
@@ -219,10 +227,13 @@ def _factor(metric: Floats) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
-def _near(densities: Floats) -> npt.NDArray[np.bool_]:
-    """Which chains are not far below the others: one that is stuck would spoil all metrics."""
-    low, middle, high = np.quantile(densities, (0.25, 0.5, 0.75))
-    near: npt.NDArray[np.bool_] = densities >= middle - FAR * (high - low) - 1.0
+def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:
+    """Which chains are not far below the best quarter: one that is stuck would spoil all metrics.
+
+    Those below the median, which may all be stuck, have no say. `n` is the number of values.
+    """
+    middle, high = np.quantile(densities, (0.5, 0.75))
+    near: npt.NDArray[np.bool_] = densities >= high - FAR * (high - middle + 1.0) - n
     return near
 
 

@@ -66,6 +66,13 @@ class Density:
         self.function = executable.compiled.function("value_and_gradient")
         self.arguments = np.zeros(4, dtype=np.int64)
         self.out = np.zeros(2)
+        self.ended = self.out.view(np.int64)
+        """The same words as integers: the second is the status."""
+        self.arguments[:] = (
+            self.meter.ctypes.data, self.results.ctypes.data, self.gradient.ctypes.data,
+            limits.max_steps,
+        )  # fmt: skip
+        self.given = self.context.ctypes.data, self.arguments.ctypes.data, self.out.ctypes.data
         self.restart(seed)
 
     def restart(self, seed: int) -> None:
@@ -139,22 +146,23 @@ class Density:
                 break
         return value, status
 
-    def leave_cliffs(self) -> None:
+    def leave_cliffs(self) -> tuple[float, Floats]:
         """Start elsewhere where the density is steep, if a few other starts find it less so.
 
-        A recursion that explodes (an autoregression with a coefficient above 1) makes deserts of
-        modes that a climb does not leave.
+        Returns the log density and its gradient where the start is now. A recursion that explodes
+        (an autoregression with a coefficient above 1) makes deserts of modes that a climb does not
+        leave.
         """
         first = self.position[: self.dimension].copy()
         for _ in range(ELSEWHERE):
-            _, gradient = self(self.position[: self.dimension])
+            value, gradient = self(self.position[: self.dimension])
             if np.abs(gradient).max() <= STEEP:
-                return
+                return value, gradient
             value, status = self.look()
             self.meter[k.DIMENSION] = self.dimension
             if status != 0 or not math.isfinite(value):
                 break
-        self.position[: self.dimension] = first
+        return self(first)
 
     def raw(self) -> tuple[float, int]:
         """Evaluate at `position`; makes room as needed. Raises the errors of the program.
@@ -163,15 +171,9 @@ class Density:
         overshoots is rejected, and a start that is no good.
         """
         while True:
-            self.arguments[:] = (
-                self.meter.ctypes.data, self.results.ctypes.data, self.gradient.ctypes.data,
-                self.limits.max_steps,
-            )  # fmt: skip
-            self.function(
-                self.context.ctypes.data, self.arguments.ctypes.data, self.out.ctypes.data
-            )
+            self.function(*self.given)
             self.evaluations += 1
-            status = int(self.out[1:].view(np.int64)[0])
+            status = int(self.ended[1])
             if status == HEAP_FULL:
                 self.more_heap()
             elif status == 0 and self.meter[k.USED] >= self.meter[k.SIZE]:

@@ -72,12 +72,12 @@ def set_words(s: Words, plan: Plan, words: int, limits: Limits) -> None:
 
 def first_point(density: Density, words: int) -> tuple[Floats, Floats]:
     """Where a chain starts (a point of `natives/nuts.py`), and variances that fit there."""
-    density.leave_cliffs()
+    value, gradient = density.leave_cliffs()
     n = density.dimension
     q = density.position[:n].copy()
-    value, gradient = density(q)
-    metric = 1.0 / np.clip(np.abs(gradient), 1.0, 1e20)
-    if np.abs(gradient).max() > STEEP or np.abs(gradient).min() < 1.0 / STEEP:
+    steepness = np.abs(gradient)
+    metric = 1.0 / np.clip(steepness, 1.0, 1e20)
+    if steepness.max() > STEEP or steepness.min() < 1.0 / STEEP:
         for there, curvature in ascent(density):
             q, metric = there.q, curvature.diagonal
         value, gradient = density(q)
