@@ -24,6 +24,7 @@ from tawa.simulate.prove.unknowns import (
     Term,
     Terms,
     is_condition,
+    parts_of,
     plus,
     replaced,
     scaled,
@@ -487,8 +488,28 @@ def _drop_facts(actors: list[Walker], path: Path) -> None:
     of = (*UNKNOWN, "block")
     gone = {t for key in facts.ranges for t in symbols(Sum(0, key)) if t[0] in of}
     gone |= {t for key in facts.truths for t in symbols(Sum(0, ((key, 1),))) if t[0] in of}
-    path.facts = facts.without(*(gone - held))
+    path.facts = facts.without(*(gone - held), *_beyond_reach(actors, facts))
     path.shifts = {key: shift for key, shift in path.shifts.items() if shift in held}
+
+
+def _beyond_reach(actors: list[Walker], facts: Facts) -> set[Term]:
+    """What facts speak of that nobody holds, even as a part, and nobody can compute again."""
+    asked = {("block", axis) for actor in actors for axis in actor.axes[actor.at]}
+    tops = {t for n in _numbers_held(actors) if isinstance(n, Sum) for t, _ in n.terms} | asked
+    held = _symbols_held(actors)
+    known: dict[Term, bool] = {}
+
+    def again(found: Term) -> bool:
+        if found not in known:
+            inner = [t for part in parts_of(found) if isinstance(part, Sum) for t, _ in part.terms]
+            known[found] = found in tops or (
+                all(map(again, inner)) if inner else found[0] not in PAST
+            )
+        return known[found]
+
+    keys = [*facts.ranges, *(((found, 1),) for found in facts.truths)]
+    said = {t for key in keys for t, _ in key}
+    return {t for t in said - held if not again(t)}
 
 
 def _count_from_zero(actors: list[Walker], path: Path) -> None:
