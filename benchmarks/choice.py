@@ -30,7 +30,9 @@ from tawa.driver.choosing import profile_for
 from tawa.machine.chips import H100
 
 RESULTS = Path(__file__).parent / "results"
-WRITTEN = {"persistent": False, "deal": 1, "ctas_per_sm": 1, "ping_pong": False}
+WRITTEN = {
+    "persistent": False, "deal": 1, "ctas_per_sm": 1, "ping_pong": False, "consumers": None
+}  # fmt: skip
 """The options as a program has them that says nothing."""
 NOT_MODELLED = ("cluster", "overlap", "schedule", "alternate", "specialize", "mma_depth")
 """Rows with these differ in what the choice does not look at."""

@@ -119,14 +119,15 @@ def test_copying_threads_arrive_and_the_tensor_core_is_fenced():
     assert "copy_async<16>" in cuda
 
 
-def test_products_of_few_rows_read_rings_by_themselves():
-    found = compiled(BM=16)
+@pytest.mark.parametrize(("boxes", "fences"), [(None, 0), (False, 0), (True, 1)])
+def test_products_of_few_rows_read_rings_by_themselves(boxes, fences):
+    found = compiled(BM=16, bulk_copies=boxes)
     assert [d.tiles for d in found.decided(CopiedThroughPointers)] == [("x", "y")]
     assert any(isinstance(op, WarpDot) for op in found.module("aref").walk())
     cuda = str(found.stages["cu"])
     assert "ldmatrix_x4" in cuda
     # No other proxy reads what was copied; the engine fills a slot again where a tile is a box.
-    assert cuda.count("fence_proxy_async();") == 1
+    assert cuda.count("fence_proxy_async();") == fences
 
 
 def test_few_rows_of_few_warps_have_no_loading_warp_group():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
@@ -20,7 +23,8 @@ from tawa.aref.dialect.ops import (
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.loops import passed_to, terminator
 from tawa.machine.chips import SM_90A
-from tawa.tile.dialect.ops import Dot, ExtractSlice, Reshape, Trans, ViewLike
+from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
+from tawa.tile.dialect.ops import Dot, ExtractSlice, Load, Reshape, Trans, ViewLike
 
 EITHER_WAY = SM_90A.either_way_bytes
 """Bytes of the elements that may be contiguous along either dimension."""
@@ -155,3 +159,28 @@ def needs_transpose(dot: Dot, index: int) -> bool:
         turned ^= isinstance(value.owner, Trans)
         value = value.owner.value
     return turned == (index == 0)
+
+
+def viewed(value: SSAValue, dimension: int = 0) -> tuple[SSAValue, int]:
+    """What an operand is a view of, and which of its dimensions a dimension of the operand is."""
+    while isinstance(value.owner, ViewLike):
+        if isinstance(value.owner, Trans):
+            dimension = value.owner.order.get_values()[dimension]
+        value = value.owner.value
+    return value, dimension
+
+
+def elements_across(dots: Sequence[Dot]) -> int:
+    """Elements of loaded operands whose neighbours in memory are not neighbours along K.
+
+    Of 16 bits products take either; others go through registers.
+    """
+    axes, found = AxisAnalysis(), dict[SSAValue, int]()
+    for dot in dots:
+        for value, along in ((dot.a, 1), (dot.b, 0)):
+            base, dimension = viewed(value, along)
+            load = base.owner
+            if isinstance(load, Load) and byte_size(element_of(base.type)) != EITHER_WAY:
+                across = fastest(axes, load.ptr)[0] != dimension
+                found[base] = across * math.prod(shape_of(base.type))
+    return sum(found.values())

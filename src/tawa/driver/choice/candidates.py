@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -11,7 +11,7 @@ from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, budget
 from tawa.driver.choice.profile import Profile, Sizes
 from tawa.machine.chips import Chip
 
-OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong")
+OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong", "consumers")
 """The options that are chosen; those of a demand that holds others are left out."""
 
 MOST_DEALT = 16384
@@ -38,6 +38,8 @@ class Candidate:
     even: bool = False
     turns: bool = False
     """Whether two consumers take turns on tiles."""
+    groups: int = 0
+    """Warp groups that compute."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options) or "as written"
@@ -52,10 +54,12 @@ def candidates(
     """
     persistent = bool(asked.get("persistent"))
     even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
-    yield Candidate((), _resident(profile, asked, chip), persistent, even, turns)
+    resident = _resident(profile, asked, chip)
+    yield Candidate((), resident, persistent, even, turns, profile.groups)
     if not profile.groups or not is_open(asked) or sizes.programs <= chip.multiprocessors:
         return
-    choices = {name: _values(name, profile, sizes, chip) for name in OPEN if name not in asked}
+    open_ = [name for name in OPEN if name not in asked]
+    choices = {name: _values(name, profile, sizes, asked, chip) for name in open_}
     for values in product(*choices.values()):
         options = {n: v for n, v in zip(choices, values, strict=True) if v is not None}
         found = {**asked, **options}
@@ -66,6 +70,7 @@ def candidates(
                 bool(found.get("persistent")),
                 found.get("deal") == "even",
                 bool(found.get("ping_pong")),
+                options.get("consumers", profile.groups),
             )
 
 
@@ -84,7 +89,8 @@ def _resident(profile: Profile, options: Mapping[str, Any], chip: Chip) -> int:
     """
     if "ctas_per_sm" in options:
         return options["ctas_per_sm"]
-    alone = by_itself(profile, options, chip)
+    own = replace(profile, groups=options.get("consumers") or profile.groups)
+    alone = by_itself(own, options, chip)
     if not options.get("persistent"):
         return alone
     made = options.get("num_stages") is None and not profile.by_warps
@@ -129,7 +135,9 @@ def _neighbours(profile: Profile, chip: Chip) -> int:
     return 1
 
 
-def _values(name: str, profile: Profile, sizes: Sizes, chip: Chip) -> tuple[Any, ...]:
+def _values(
+    name: str, profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
+) -> tuple[Any, ...]:
     """The values of an open option that may pay; None leaves it as it is."""
     known = profile.apart and profile.certain
     match name:
@@ -140,6 +148,11 @@ def _values(name: str, profile: Profile, sizes: Sizes, chip: Chip) -> tuple[Any,
             return (None, "even") if known and profile.differs and few else (None,)
         case "ctas_per_sm":
             return (None, 2) if sizes.programs > chip.multiprocessors else (None,)
+        case "consumers":
+            # One computes, where that lets a second CTA in that begins while this one multiplies.
+            alone = replace(profile, groups=1)
+            pays = profile.groups == PAIR and profile.copies
+            return (None, 1) if pays and by_itself(alone, asked, chip) >= PAIR else (None,)
         case _:
             whole = profile.groups == 2 and not profile.copies and not profile.differs
             fed = any(loop.feeds for loop in profile.loops)
@@ -154,6 +167,8 @@ def _legal(profile: Profile, options: Mapping[str, Any], chip: Chip) -> bool:
     teams = 2 if options.get("ping_pong") else 1
     if teams > 1 and (ctas > 1 or options.get("deal")):
         return False
+    if options.get("consumers") == 1 and (ctas > 1 or teams > 1):
+        return False  # two CTAs come by themselves
     groups = options.get("consumers") or (1 if teams > 1 else profile.groups)
     own = chip.divided(ctas)
     words = profile.accumulators // (chip.group_threads * groups)

@@ -44,10 +44,14 @@ def ranking(profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
 def unproven(profile: Profile, prediction: Prediction) -> bool:
     """Whether no measurement speaks for a candidate, which is then ranked and not taken.
 
-    None compares two CTAs with one where no ordinary code waits for products.
+    None compares two CTAs with one where no ordinary code waits for products, or one computing
+    group with two where nothing but ends would gain, or beside another option.
     """
     options = dict(prediction.candidate.options)
     waited_for = any(loop.feeds for loop in profile.loops)
+    if "consumers" in options:
+        waits = any(loop.makes or loop.body.turned for loop in profile.loops) or waited_for
+        return not waits or len(options) > 1
     return "ctas_per_sm" in options and not waited_for
 
 

@@ -8,7 +8,7 @@ of the multiprocessor works meanwhile, or a persistent CTA has loaded ahead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from typing import Any
 
@@ -33,6 +33,7 @@ class Prediction:
 
 def predicted(profile: Profile, sizes: Sizes, candidate: Candidate, chip: Chip) -> Prediction:
     """The time of a launch, at the clock that the power limit leaves large products."""
+    profile = replace(profile, groups=candidate.groups)
     cycles = launch_cycles(profile, sizes, candidate, chip)
     return Prediction(candidate, cycles / chip.capped_ghz / 1e3)
 
@@ -92,7 +93,12 @@ def _iterations(profile: Profile, loop: Loop, sizes: Sizes) -> Cycles:
 def _iteration(profile: Profile, loop: Loop, resident: int, chip: Chip) -> float:
     """Cycles of an iteration, with so many CTAs on the multiprocessor, for each of them."""
     body, terms = loop.body, chip.choice
-    moved = body.loaded / chip.ingest_bytes
+    moved = max(body.loaded / chip.ingest_bytes, _turning(body, resident, chip))
+    if loop.makes and not loop.feeds:
+        # Threads make an operand, meet, and multiply; another CTA's do the other meanwhile.
+        code, power = max(body.special, body.ordinary), terms.together
+        apart = (body.tensor**power + code**power) ** (1 / power)
+        return max(body.tensor + code if resident == 1 else apart, moved)
     if not loop.feeds:
         return max(body.tensor, body.special, body.ordinary, moved)
     together = resident * max(1, profile.groups)
@@ -102,6 +108,14 @@ def _iteration(profile: Profile, loop: Loop, resident: int, chip: Chip) -> float
     power = terms.together
     busy = (body.tensor**power + (code / _beside(chip)) ** power) ** (1 / power)
     return max(busy + terms.waits / resident, moved)
+
+
+def _turning(body: Cost, resident: int, chip: Chip) -> float:
+    """Cycles of the loading role for operands across K: loaded, waited for, and stored."""
+    if not body.turned:
+        return 0.0
+    issued = chip.products.loaded_each * body.turned
+    return max(issued, (chip.products.round_trip + issued) / resident)
 
 
 def _code(body: Cost, together: int, chip: Chip) -> float:

@@ -24,6 +24,8 @@ class Cost:
     """Bytes that go through rings."""
     stored: float = 0.0
     """Elements of tiles that are stored."""
+    turned: float = 0.0
+    """Elements of operands that lie across K, and go through registers of the loading role."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Loop:
     """Its iterations and those of the loops around it; a factor that is not known is left out."""
     feeds: bool
     """Whether ordinary code of an iteration waits for its products."""
+    makes: bool = False
+    """Whether ordinary code makes an operand of its products."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,12 @@ class Profile:
         """Read what `to_json` wrote."""
         found: dict[str, Any] = json.loads(text)
         loops = tuple(
-            Loop(Cost(**loop["body"]), tuple(map(_work, loop["counts"])), loop["feeds"])
+            Loop(
+                Cost(**loop["body"]),
+                tuple(map(_work, loop["counts"])),
+                loop["feeds"],
+                loop["makes"],
+            )
             for loop in found.pop("loops")
         )
         names = tuple(found.pop("arguments"))

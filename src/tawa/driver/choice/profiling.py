@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.analysis.product_check import product_obstacle
+from tawa.aref.analysis.products import elements_across, viewed
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
 from tawa.base.tile_scheduler import Work
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
@@ -20,7 +22,7 @@ from tawa.ir.kernels import argument_names, made_by_host
 from tawa.machine.chips import Chip
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.partition.work import iterations_of
-from tawa.tile.dialect.ops import DescStore, Dot, Load, Reduce, Store, ViewLike
+from tawa.tile.dialect.ops import DescStore, Dot, Load, Reduce, Store
 
 
 def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
@@ -90,13 +92,37 @@ def _loop(
     known = tuple(c for c in (counts[at] for at in around) if c is not None)
     dots = [op for op in body if isinstance(op, Dot)]
     cost = _cost(body, addresses, chip, loaded if _loads(loop.body.block) else 0.0)
-    return Loop(cost, known, any(map(_feeds, dots)))
+    cost = replace(cost, turned=float(elements_across(dots)))
+    return Loop(cost, known, any(map(_feeds, dots)), any(map(_makes, dots)))
 
 
 def _feeds(dot: Dot) -> bool:
     """Whether something other than a product or the next iteration reads a product."""
     users = [use.operation for use in dot.result.uses]
     return any(not isinstance(user, Dot | scf.YieldOp) for user in users)
+
+
+def _makes(dot: Dot) -> bool:
+    """Whether ordinary code of the same iteration makes an operand, of anything but products."""
+    bases = (viewed(value)[0].owner for value in (dot.a, dot.b))
+    return any(
+        isinstance(op, Map) and op.parent is dot.parent and not _from_products(op) for op in bases
+    )
+
+
+def _from_products(op: Map) -> bool:
+    """Whether what ordinary code makes comes from a product of the same iteration."""
+    work, seen = list(op.operands), set[SSAValue]()
+    while work:
+        value = work.pop()
+        owner = value.owner
+        if value in seen or not isinstance(owner, Operation) or owner.parent is not op.parent:
+            continue
+        if isinstance(owner, Dot):
+            return True
+        seen.add(value)
+        work += owner.operands
+    return False
 
 
 def _loads(block: Block) -> int:
@@ -231,9 +257,7 @@ def _copied_bytes(group: WarpGroup) -> int:
     tiles = set[SSAValue]()
     for dot in (op for op in group.walk() if isinstance(op, Dot)):
         for value in (dot.a, dot.b):
-            base: SSAValue = value
-            while isinstance(base.owner, ViewLike):
-                base = base.owner.value
+            base, _ = viewed(value)
             if isinstance(base.owner, Load):
                 tiles.add(base)
     return sum(math.prod(shape_of(t.type)) * byte_size(element_of(t.type)) for t in tiles)
