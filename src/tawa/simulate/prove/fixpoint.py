@@ -61,8 +61,8 @@ from tawa.simulate.prove.wheels import Wheels
 STATES = 20_000
 """States after which a proof gives up."""
 SECONDS = 60.0
-ALIKE = 0.75
-"""The part of the time for a proof that makes more states alike, and may ask for too much."""
+FIRST = 0.75
+"""The part of the time for the first try: with more states made alike, for clusters, or without."""
 LOOK_AT_CLOCK = 16
 """States between two looks at the clock, which may take longer than a state."""
 STEPS = 200_000
@@ -353,7 +353,8 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
     """
     begin, start = time.perf_counter(), time.process_time()
     why, states = "", 0
-    for alike, until in ((True, ALIKE * seconds), (False, seconds)):
+    several = number_of(kernel_of(module), "cluster") > 1  # whose states multiply
+    for alike, until in ((several, FIRST * seconds), (not several, seconds)):
         why, states = _tried(module, start + until, alike)
         if not why:
             break
