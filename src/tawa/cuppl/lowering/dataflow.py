@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ __all__ = [
     "defined",
     "in_memory",
     "live_at_entry",
+    "predecessors",
     "rename",
     "touches",
     "used",
@@ -33,6 +35,15 @@ __all__ = [
 
 Item = TypeVar("Item", bound=Instruction | Terminator)
 _WRITTEN = ("dst", "dsts")
+
+
+def predecessors(function: Function) -> defaultdict[str, list[str]]:
+    """For each block, by name, the blocks that go on to it."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for block in function.blocks.values():
+        for target in targets(block.terminator):
+            found[target].append(block.name)
+    return found
 
 
 @cache

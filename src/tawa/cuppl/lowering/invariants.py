@@ -7,7 +7,7 @@ that it is computed from is set outside of the loop, so can it be.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
 
 from tawa.cuppl.core.builder import targets
@@ -24,7 +24,7 @@ from tawa.cuppl.core.ir import (
     Return,
     Table,
 )
-from tawa.cuppl.lowering.dataflow import defined, used
+from tawa.cuppl.lowering.dataflow import defined, predecessors, used
 
 __all__ = ["hoist_invariants", "is_pure", "loop_blocks"]
 
@@ -34,10 +34,7 @@ STOPS = ("divi", "modi")
 
 def hoist_invariants(function: Function, source: Callable[[str], Function]) -> None:
     """Move what each loop need not compute again before it, from the innermost loop outwards."""
-    before: defaultdict[str, list[str]] = defaultdict(list)
-    for block in function.blocks.values():
-        for target in targets(block.terminator):
-            before[target].append(block.name)
+    before = predecessors(function)
     times = Counter(
         reg
         for block in function.blocks.values()

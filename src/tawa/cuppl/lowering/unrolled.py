@@ -6,7 +6,6 @@ of five products costs no entries of the tape once its loop is written out.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
@@ -25,7 +24,7 @@ from tawa.cuppl.core.ir import (
     Reg,
     Return,
 )
-from tawa.cuppl.lowering.dataflow import defined, live_at_entry
+from tawa.cuppl.lowering.dataflow import defined, live_at_entry, predecessors
 from tawa.cuppl.lowering.invariants import loop_blocks
 
 __all__ = ["unroll_loops"]
@@ -41,10 +40,7 @@ MOST_INSTRUCTIONS = 400
 def unroll_loops(function: Function) -> None:
     """Write out a function's innermost loops that are short and run a known number of times."""
     for head in list(function.blocks):
-        before: defaultdict[str, list[str]] = defaultdict(list)
-        for block in function.blocks.values():
-            for target in targets(block.terminator):
-                before[target].append(block.name)
+        before = predecessors(function)
         place = {name: index for index, name in enumerate(function.blocks)}
         latches = [other for other in before[head] if place[other] >= place[head]]
         inside = loop_blocks(head, latches, before)
