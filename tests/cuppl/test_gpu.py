@@ -14,7 +14,7 @@ from tawa import cuppl
 from tawa.cuppl.cpu.memory import encode_inputs
 from tawa.cuppl.gpu.device import CudaDevice
 from tawa.cuppl.gpu.smc import GpuMemory, GpuRun, run_on_gpu
-from tawa.cuppl.gpu.source import cuda_source
+from tawa.cuppl.gpu.source import BLOCK, cuda_source
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.typing.failures import NaNWeight, UnboundedRecursion
 from tawa.runtime.nvrtc import compile_cuda
@@ -268,7 +268,7 @@ def test_errors_are_those_of_the_cpu(name: str, tmp_path: Path) -> None:
 class CountingDevice:
     """Gives addresses but no memory, so that sizes can be seen that do not fit here."""
 
-    block, warp = CudaDevice.block, CudaDevice.warp
+    block, warp = BLOCK, CudaDevice.warp
     stack_words, pool_words = CudaDevice.stack_words, CudaDevice.pool_words
     stack_bytes, heap_words = CudaDevice.stack_bytes, CudaDevice.heap_words
     patience = CudaDevice.patience
