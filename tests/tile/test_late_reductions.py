@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from simulation import Arrays, check, stored, values
+from simulation import Arrays, Recorded, check, stored, values
 from xdsl.dialects import scf
 
 import tawa
@@ -124,3 +124,22 @@ def test_tiles_that_take_too_many_registers_are_reduced_at_once() -> None:
     assert within(of_rows.compile(*types, START=0.0, BLOCK=2048, num_warps=4)) == 0
     assert within(of_rows.compile(*types, START=0.0, BLOCK=4096, num_warps=4)) == 1
     assert within(of_rows.compile(*types, START=0.0, BLOCK=8192, num_warps=4)) == 2
+
+
+@tawa.jit
+def largest_number(x, out, n, BLOCK: tl.constexpr):
+    largest = tl.load(out)
+    for i in range(0, n, BLOCK):
+        largest = tl.maximum(tl.max(tl.load(x + i + tl.arange(0, BLOCK)), 0), largest)
+    tl.store(out, largest)
+
+
+@pytest.mark.parametrize("n", [0, 256])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_maximum_of_nothing_but_nan_stays_nan(n: int, level: str) -> None:
+    x, out = (stored(np.full(size, np.nan), "f32") for size in (256, 1))
+    launch = Recorded(largest_number, (1,), (x, out, n), {"BLOCK": 128})
+    compiled = launch.compile()
+    assert within(compiled) == 0
+    launch.run(compiled, level)
+    assert np.isnan(values(out)[0])

@@ -28,9 +28,10 @@ from tawa.ir.loops import terminator
 from tawa.ir.properties import TIDY
 from tawa.tile.dialect.ops import Dot, Reduce, Splat
 
-NEUTRAL = {"addf": 0.0, "addi": 0, "maxnumf": -math.inf, "minnumf": math.inf,
+NEUTRAL = {"addf": 0.0, "addi": 0, "maxnumf": math.nan, "minnumf": math.nan,
            "maximumf": -math.inf, "minimumf": math.inf}  # fmt: skip
-"""What changes no element, by the functions that are put off."""
+"""What changes no element, by the functions that are put off; of those that pass over NaN, NaN
+itself: an infinity would replace it where all others are NaN too."""
 MOST_REGISTERS = 32
 """Elements of a thread that are carried for all sums of a loop."""
 
