@@ -10,6 +10,7 @@ Blocks of a document are executed in order, in one folder.
                          raises one of Tawa's errors, the error
     ```console           lines after `$ ` are run by bash; the lines below are what they print
     <!-- not run: WHY --> on the line before a block: the block is only shown
+    <!-- needs NAME -->   on the line before a block: it is only shown where no module is called so
 
 In a recorded output, `...` stands for any text within a line, and on a line of its own for any
 number of lines. Blocks of other languages are only shown. The file needs nothing of the repository
@@ -24,6 +25,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from tawa.base.errors import TawaError
@@ -32,7 +34,9 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 """Tawa's modules, where this file lies in its repository."""
 
 FENCE = re.compile(
-    r"^(?P<skip><!-- not run: [^\n]+ -->\n)?```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S
+    r"^(?:<!-- (?:(?P<skip>not run: [^\n]+)|needs (?P<needs>\w+)) -->\n)?"
+    r"```(?P<info>[^\n]*)\n(?P<body>.*?)^```$",
+    re.M | re.S,
 )
 TIMEOUT = 300  # seconds for one command
 
@@ -56,7 +60,10 @@ def blocks(document: str) -> Iterator[Block]:
         language, _, title = match["info"].strip().partition(" ")
         line = document.count("\n", 0, match.start("info")) + 1
         span = match.span("body")
-        yield Block(language, title, match["body"], *span, line, match["skip"] is not None)
+        missing = match["needs"] is not None and find_spec(match["needs"]) is None
+        yield Block(
+            language, title, match["body"], *span, line, missing or match["skip"] is not None
+        )
 
 
 def run_document(document: str, folder: Path) -> Iterator[tuple[Block, str]]:

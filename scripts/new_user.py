@@ -31,6 +31,7 @@ PAGES = {
     "softmax": "docs/tutorials/softmax.md",
     "matrix product": "docs/tutorials/gemm.md",
     "attention": "docs/tutorials/attention.md",
+    "PyTorch operator": "docs/tutorials/pytorch.md",
     "own kernel, with its report": "docs/tutorials/fused-kernel.md",
     "from Triton": "docs/tutorials/from-triton.md",
     "Axon model": "docs/tutorials/axon.md",
@@ -52,6 +53,7 @@ def main() -> None:
         user = User(Path(name))
         wheel = f"{given.wheel.resolve()}[report,all]"
         right &= timed("install", lambda: user.install(given.python, wheel))
+        right &= timed("install PyTorch", lambda: user.add("torch"))
         for step, page in PAGES.items():
             right &= timed(step, lambda page=page: user.follow(ROOT / page))
         for mistake in mistakes.MISTAKES:
@@ -83,7 +85,11 @@ class User:
     def install(self, python: str, wheel: str) -> str:
         """Make the environment and install the wheel."""
         subprocess.run([python, "-m", "venv", str(self.home / "venv")], check=True)
-        status, said = self.said("python", "-m", "pip", "install", "--quiet", wheel)
+        return self.add(wheel)
+
+    def add(self, package: str) -> str:
+        """Install a package; the result is what pip says where it fails."""
+        status, said = self.said("python", "-m", "pip", "install", "--quiet", package)
         return said if status else ""
 
     def follow(self, page: Path) -> str:

@@ -32,6 +32,7 @@ def furnish(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")  # PyTorch's own compiler
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_document(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -122,6 +123,11 @@ def _code(path: Path) -> str:
         ("```console\n$ echo a\nc\n```\n", ["line 1: prints\n$ echo a\na\n"]),
         ("```python kernel.py\nx = 1\n```\n```console\n$ cat kernel.py\nx = 1\n```\n", []),
         ("<!-- not run: shown -->\n```python\nraise SystemExit\n```\n", []),
+        ("<!-- needs nowhere -->\n```python\nraise SystemExit\n```\n", []),
+        (
+            "<!-- needs numpy -->\n```python\nprint(1)\n```\n```text\n2\n```\n",
+            ["line 5: prints\n1\n"],
+        ),
         ("```console\n$ seq 9\n1\n...\n9\n```\n", []),
         ("```console\n$ echo took 12 ms\ntook ... ms\n```\n", []),
     ],
