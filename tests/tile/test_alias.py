@@ -1,14 +1,18 @@
-"""What memory descriptors reach that the host makes of pointer arguments."""
+"""What memory descriptors reach that the host makes, and which blocks are stored to twice."""
 
 from __future__ import annotations
 
 import pytest
 from xdsl.dialects import func
+from xdsl.parser import Parser
 
 import tawa
 import tawa.language as tl
+from tawa.base.options import Options
 from tawa.base.types import DescType
-from tawa.tile.analysis.alias import origins
+from tawa.tile.analysis.alias import STORED_BEFORE, origins
+from tawa.tile.dialect.ops import DescStore, tile_context
+from tawa.tile.passes.overlaps import Overlaps
 
 
 @tawa.jit
@@ -26,3 +30,30 @@ def test_a_made_descriptor_reaches_its_argument(persistent: bool | None) -> None
     kernel = next(op for op in compiled.module("aref").walk() if isinstance(op, func.FuncOp))
     (desc,) = (a for a in kernel.args if isinstance(a.type, DescType))
     assert origins(desc) == {kernel.args[0]}
+
+
+ADDS, PLAIN, LARGEST = 'reduce "addf"', "", 'reduce "maxnumf"'
+TILE = "tensor<16x8xf16>"
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "waits"),
+    [
+        (PLAIN, PLAIN, True),
+        (PLAIN, ADDS, True),
+        (ADDS, PLAIN, True),
+        (ADDS, LARGEST, True),
+        (ADDS, ADDS, False),
+        (LARGEST, LARGEST, False),
+    ],
+)
+def test_blocks_are_combined_in_any_order_only_if_both_say_how(first, later, waits):
+    source = f"""func.func @f(%d : !tawa.desc<{TILE}>, %t : {TILE}, %i : i32) {{
+        tile.desc_store %d[%i, %i], %t {first} : !tawa.desc<{TILE}>, {TILE}
+        tile.desc_store %d[%i, %i], %t {later} : !tawa.desc<{TILE}>, {TILE}
+        func.return
+    }}"""
+    module = Parser(tile_context(), source).parse_module()
+    Overlaps(Options()).apply(module)
+    stores = [op for op in module.walk() if isinstance(op, DescStore)]
+    assert [STORED_BEFORE in op.attributes for op in stores] == [False, waits]

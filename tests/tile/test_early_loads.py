@@ -30,6 +30,9 @@ def grams(x, out, T, KIND: tl.constexpr, B: tl.constexpr, BK: tl.constexpr, K: t
                 b = tl.load(x + second[:, None] * K + o[None, :])
             elif KIND == "less":
                 b = tl.load(x + second[:, None] * K + o[None, :], mask=r[:, None] < T, other=0.0)
+            elif KIND == "one more":
+                b = tl.load(x + second[:, None] * K + o[None, :], mask=second[:, None] <= T,
+                            other=0.0)  # fmt: skip
             else:
                 b = tl.load(x + second[:, None] * K + o[None, :], mask=second[:, None] < T,
                             other=0.0)  # fmt: skip
@@ -77,7 +80,7 @@ def test_rows_that_are_missing_are_not_read(rows: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "left"), [("masked", 0), ("whole", 1), ("less", 1), ("stored", 2)]
+    ("kind", "left"), [("masked", 0), ("whole", 1), ("less", 1), ("one more", 1), ("stored", 2)]
 )
 def test_only_loads_whose_mask_says_the_same_come_early(kind: str, left: int) -> None:
     compiled = grams.compile("*f16:16", "*f32:16", "i32", KIND=kind, **CONSTANTS)

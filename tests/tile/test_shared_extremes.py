@@ -64,3 +64,18 @@ def test_one_reduction_finds_both():
     assert kinds.count(ArgReduce) == 1
     assert Reduce not in kinds
     assert "shuffle_xor" not in str(compiled.module("hopper"))
+
+
+@tawa.jit
+def neighbours(x, best, at, N: tl.constexpr):
+    cells = tl.arange(0, N)
+    v = tl.load(x + cells[:, None] * N + cells)
+    tl.store(best + cells, tl.max(v, 0) + tl.min(v, 1))
+    tl.store(at + cells, tl.argmax(v, 1) + tl.argmin(v, 0))
+
+
+def test_other_extremes_and_those_of_other_axes_stay_apart():
+    x, best, at = np.zeros((16, 16), np.float32), np.zeros(16, np.float32), np.zeros(16, np.int32)
+    compiled = neighbours.compile(x, best, at, 16, num_warps=1)
+    kinds = [type(op) for op in compiled.module("aref").walk()]
+    assert [kinds.count(kind) for kind in (ArgReduce, Reduce)] == [2, 2]
