@@ -85,6 +85,14 @@ def test_what_is_no_integer_is_an_error_that_names_the_parameter(value: Any) -> 
     assert any("`n`" in str(note) for note in caught.value.notes)
 
 
+@pytest.mark.parametrize("value", [7, 1.5, True], ids=repr)
+def test_what_is_no_array_is_no_pointer(value: Any) -> None:
+    passed = declared_classifier("*f32", True)
+    with pytest.raises(WrongDeclaredArgument, match=r"declares \*f32"):
+        passed(value)
+    assert passed(np.zeros(2, np.int32))[0] == passed(np.zeros(2, np.float32))[0]
+
+
 @pytest.mark.parametrize(
     ("annotation", "type", "const"),
     [

@@ -76,3 +76,17 @@ def test_a_busy_tensor_core_slows_ordinary_code(n: int):
     _, *ends = run(matrix(n, rounds, 1), softmax(), softmax())
     assert max(ends) / ROUNDS / WIDTH == pytest.approx(probe["group 1: an element"], rel=0.25)
     assert max(ends) > 1.2 * max(run(softmax(), softmax()))
+
+
+def test_a_piece_of_work_is_slower_as_long_as_the_tensor_core_is_busy():
+    """Whichever of them begins first, and whether the product ends before it."""
+
+    def piece() -> Iterator[tuple]:
+        yield WORK, Work(4000.0)
+
+    (alone,) = run(piece())
+    slowed, _ = run(piece(), matrix(256, 40, 1))
+    assert slowed > 1.2 * alone
+    assert run(matrix(256, 40, 1), piece())[1] == pytest.approx(slowed, rel=0.02)
+    end, busy = run(piece(), matrix(256, 4, 1))
+    assert end - alone == pytest.approx(busy * (1 - alone / slowed), rel=0.05)

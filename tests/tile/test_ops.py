@@ -146,6 +146,8 @@ MISTAKES = {
     "tile.dot %x, %s, %m : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xi32>": "only i8 does",
     "tile.dot %b, %q, %x : tensor<4x2xi8>, tensor<2x2xi8> -> tensor<4x2xf32>": "only i8 does",
     'tile.dot %x, %s, %x precision "luck" : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xf32>': "precision is one of",
+    'tile.dot %x, %s, %x precision "sums0" : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xf32>': "precision is one of",
+    'tile.dot %x, %s, %x precision "64" : tensor<4x2xf32>, tensor<2x2xf32> -> tensor<4x2xf32>': "precision is one of",
     "tile.gather %x, %r axis 0 : tensor<4x2xf32>, tensor<4xi32> -> tensor<4xf32>": "the operand's rank",
     "tile.gather %x, %m axis 2 : tensor<4x2xf32>, tensor<4x2xi32> -> tensor<4x2xf32>": "axis 2 is out of range",
     "tile.gather %s, %m axis 1 : tensor<2x2xf32>, tensor<4x2xi32> -> tensor<4x2xf32>": "one shape, but along the axis",
