@@ -130,6 +130,10 @@ EDITS = (
     Edit("sum read with a dot in flight", "AccumulatorInFlight",
          f"aref.dot_wait 0 : i64, {_LAST}", f"aref.dot_wait 1 : i64, %sum : {_ACC} -> {_ACC}"),
     Edit("one tile of the pair not loaded", "ReadBeforeFull", _B_LOAD, "\n"),
+    Edit("one tile of the pair not loaded again in a slot that was returned", "ReadBeforeFull",
+         _B_LOAD,
+         "%early = ew.map cmpi_sle(%k, %one) : (i32, i32) -> i1\n"
+         f"      scf.if %early {{\n        {_B_LOAD}        scf.yield\n      }}\n"),
     Edit("put cursor moved by two", "SlotOutOfTurn",
          "%next = aref.advance %ab by %one at %put", "%next = aref.advance %ab by %width at %put"),
     Edit("slot never published", "Deadlock",
