@@ -3,15 +3,27 @@
 import pydoc
 import subprocess
 import sys
+from importlib import import_module
+from inspect import isfunction
 
 import numpy as np
 import pytest
 
 import tawa
 import tawa.language as tl
-from tawa import axon, cuppl
+from tawa import axon, cuppl, tasks
 
 LONGEST = 120
+
+PUBLIC = ("tawa", "tawa.axon", "tawa.cuppl", "tawa.tasks", "tawa.kernels.gemm",
+          "tawa.kernels.attention", "tawa.kernels.conv")  # fmt: skip
+UNCHECKED = {
+    "tawa.autotune", "tawa.enabled", "tawa.heuristics", "tawa.axon.compilations",
+    "tawa.tasks.cdiv",
+    "tawa.kernels.gemm.configuration", "tawa.kernels.gemm.configurations",
+    "tawa.kernels.gemm.reference", "tawa.kernels.conv.reference",
+}  # fmt: skip
+"""What checks nothing that a user gives."""
 
 
 @tawa.jit
@@ -26,6 +38,11 @@ def test_dir_lists_what_is_public():
     before, after = (line.split() for line in found.stdout.splitlines())
     assert before == sorted([*tawa.__all__, "__version__"])
     assert after == sorted([*tawa.__all__, "__version__", "language"])
+
+
+@pytest.mark.parametrize("part", [axon, cuppl, tasks], ids=lambda part: part.__name__)
+def test_dir_of_a_part_lists_what_is_public(part):
+    assert dir(part) == sorted(part.__all__)
 
 
 def test_help_of_jit_explains():
@@ -67,6 +84,23 @@ def objects():
 def test_objects_print_on_one_line():
     long = [text for text in map(repr, objects()) if len(text) > LONGEST or "\n" in text]
     assert long == []
+
+
+def exported():
+    """What users import, by the module that exports them."""
+    for home in PUBLIC:
+        module = import_module(home)
+        names = getattr(module, "__all__", ("attention", "configuration"))
+        yield from ((f"{home}.{name}", getattr(module, name)) for name in names)
+
+
+def is_entry(function):
+    return function.__code__.co_name == "entered"
+
+
+def test_public_functions_hide_our_frames():
+    bare = [name for name, value in exported() if isfunction(value) and not is_entry(value)]
+    assert [name for name in bare if name not in UNCHECKED] == []
 
 
 def test_a_wrong_call_shows_no_frame_of_ours():

@@ -20,7 +20,7 @@ from tawa.tasks import (
     task,
     tunable,
 )
-from tawa.tasks.language.errors import AliasingIterations, PrivilegeViolation
+from tawa.tasks.language.errors import AliasingIterations, PrivilegeViolation, UnknownReduction
 
 
 def sum_tile(total, x):
@@ -167,7 +167,7 @@ def test_rights_to_reduce():
         wrong.compile(x.copy(), x)
     assert "reduce by sum" in str(found.value)
     assert "in the task tree: wrong_grid" in str(found.value)
-    with pytest.raises(ValueError, match="not 'product'"):
+    with pytest.raises(UnknownReduction, match="by 'product'"):
         REDUCE("product")  # pyright: ignore[reportArgumentType]
 
 

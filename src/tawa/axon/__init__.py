@@ -16,6 +16,7 @@ from tawa.axon.onnx.model import OnnxModel, from_onnx  # noqa: E402
 from tawa.axon.running.call import Function, LoadedModule, load  # noqa: E402
 from tawa.axon.running.contract import Contract, contract  # noqa: E402
 from tawa.axon.running.weights import weights  # noqa: E402
+from tawa.axon.typing.errors import FunctionNotChosen  # noqa: E402
 from tawa.base.user_frames import entry  # noqa: E402
 
 if TYPE_CHECKING:
@@ -38,8 +39,15 @@ def compile(
     See `tawa.axon.gpu.compile` and `tawa.axon.cpu.compile`. `precision` concerns products of f32
     matrices on a GPU: `f32` computes them from three tf32 products, accurate to about 22 bits;
     `tf32` from one, accurate to 11. `threads` limits onnxruntime's threads, 0 for all cores.
-    Raises BadPrecision.
+    Raises BadPrecision, FunctionNotChosen.
     """
+    if isinstance(function, LoadedModule):
+        raise FunctionNotChosen(
+            "a whole module is given, not one of its functions",
+            expected="a function of it, by name",
+            found=repr(function),
+            hint=f'write module["{next(iter(function), "name")}"]',
+        )
     if device == "cpu":
         from tawa.axon.cpu.compile import CpuFunction
 
@@ -49,6 +57,7 @@ def compile(
     return CompiledFunction(function, precision)
 
 
+@entry
 def torch_module(
     function: Function, weights: tuple[Any, ...], *, precision: str = "f32",
     **statics: int | tuple[int, ...],
@@ -82,3 +91,7 @@ __all__ = [
     "torch_module",
     "weights",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

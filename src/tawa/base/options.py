@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tawa.base.errors import TawaError
 from tawa.base.timeline import DETAILS
+from tawa.base.user_frames import entries
 from tawa.machine.chips import CHIPS, SM_90A, Chip, chip
 
 
@@ -35,6 +36,7 @@ nothing.compile("*f32", num_warps=3)
 """
 
 
+@entries
 @dataclass(frozen=True)
 class Options:
     """What a launch may pin; `None` leaves the choice to the compiler.

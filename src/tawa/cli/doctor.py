@@ -62,7 +62,11 @@ def report() -> int:
         value = _dimmed(f"{knob.get()}", f"({knob.doc})")
         table.add_row(Text("knob", "dim"), Text(knob.name), value)
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    Console(width=PIPE_WIDTH if piped else None).print(table)
+    console = Console(width=PIPE_WIDTH if piped else None)
+    with console.capture() as shown:
+        console.print(table)
+    for line in shown.get().splitlines():
+        print(line.rstrip())  # tables are filled up with spaces
     return int(any(finding.state == "missing" for finding in findings))
 
 

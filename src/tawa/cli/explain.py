@@ -78,7 +78,7 @@ def _load(name: str, module: str) -> None:
         raise UnknownErrorName(
             f"{name} belongs to a part of Tawa that is not installed",
             found=f"no package {error.name}",
-            hint="pip install 'tawa[all]', or see docs/errors.md",
+            hint="pip install 'tawa[all]'",
         ) from None
 
 
@@ -94,6 +94,8 @@ def print_explanation(name: str) -> None:
         close = get_close_matches(name, known, n=3)
         raise UnknownErrorName(
             f"no error is called {name}",
-            hint=f"did you mean {' or '.join(close)}?" if close else "see docs/errors.md",
+            hint=f"did you mean {' or '.join(close)}?"
+            if close
+            else "an error's name stands in its brackets",
         )
     Console().print(Markdown(explanation_of(name) or ""))

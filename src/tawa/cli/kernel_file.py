@@ -204,6 +204,15 @@ class _Launched(BaseException):
         self.record = record
 
 
+def _instead(path: Path) -> str | None:
+    """What was meant by a path that is no file's."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    if path.with_suffix(".py").is_file():
+        return f"did you mean {path.with_suffix('.py')}?"
+    return None
+
+
 def find_kernel(where: str) -> FoundKernel:
     """The kernel that `FILE.py:NAME` names. Raises `KernelFileNotFound`, `KernelNotFound`.
 
@@ -216,7 +225,7 @@ def find_kernel(where: str) -> FoundKernel:
             f"there is no file {file}",
             expected="FILE.py:NAME",
             found=f"`{where}`",
-            hint="paths are from the folder that the command runs in",
+            hint=_instead(path) or "paths are from the folder that the command runs in",
         )
     module = run_file(path)
     everything = {key: value for key, value in vars(module).items() if layers(value)}

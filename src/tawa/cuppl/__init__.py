@@ -18,3 +18,7 @@ __all__ = [
     "InferenceWarning", "Islands", "Limits", "Model", "Posterior", "ProcessExecutor",
     "RayExecutor", "load", "model",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

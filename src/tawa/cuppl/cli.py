@@ -17,6 +17,7 @@ from tawa.cuppl.results.posterior import Posterior
 from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.format import CupplFormatter
 from tawa.cuppl.typing.language import cuppl_language
+from tawa.functional.language import read_source
 from tawa.functional.unused import unused_names
 
 __all__ = ["app"]
@@ -179,7 +180,7 @@ def report(posterior: Posterior) -> dict[str, Any]:
 @app.command()
 def check(program: Annotated[Path, PROGRAM]) -> None:
     """Infer the types of a program's definitions and print them."""
-    checked = cuppl_language().check_program(program.read_text(), str(program))
+    checked = cuppl_language().check_program(read_source(program), str(program))
     printer = checked.inference.printer
     for definition in checked.syntax.definitions():
         if definition.span.file == str(program):
@@ -195,7 +196,7 @@ def format_(
     write: Annotated[bool, typer.Option(help="Change the file.")] = False,
 ) -> None:
     """Print a program in its canonical layout."""
-    text = CupplFormatter(cuppl_language().as_written(program.read_text(), str(program))).module()
+    text = CupplFormatter(cuppl_language().as_written(read_source(program), str(program))).module()
     if write:
         program.write_text(text)
     else:

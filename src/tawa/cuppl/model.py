@@ -41,7 +41,7 @@ from tawa.cuppl.typing.failures import AllWeightsZero
 from tawa.cuppl.typing.language import checked_program, is_worth_keeping
 from tawa.functional import syntax as s
 from tawa.functional.garbage import collection_paused
-from tawa.functional.language import CheckedModule
+from tawa.functional.language import CheckedModule, read_source
 from tawa.functional.terms import Con
 
 __all__ = ["Model", "load", "model"]
@@ -579,4 +579,4 @@ def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
 @entry
 def load(path: str | Path, *, main: str = "main") -> Model:
     """A model from a `.ppl` file."""
-    return model(Path(path).read_text(), file=str(path), main=main)
+    return model(read_source(Path(path)), file=str(path), main=main)

@@ -169,6 +169,7 @@ class Kernel(JITFunction):
             compiled = self._compile(replace(request, options=facts))
         return compiled
 
+    @entry
     def request(self, *args: Any, **kwargs: Any) -> Request:
         """What `compile` compiles for these arguments."""
         try:
@@ -240,6 +241,7 @@ class Kernel(JITFunction):
             beside = options_beside(kwargs, tiles)
             return explain(self.__name__, self.source.file, launched, beside, others, report)
 
+    @entry
     def candidates(self, *args: Any, grid: Any, **kwargs: Any) -> tuple[Prediction, ...]:
         """What `kernel[grid](*args, **kwargs)` may be compiled as, with the model's times.
 

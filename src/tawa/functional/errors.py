@@ -102,6 +102,19 @@ class ImportNotFound(FunctionalError):
     example = "from tawa.functional.language import core\ncore().check('import nowhere')"
 
 
+class ProgramNotFound(FunctionalError):
+    """The file of a program doesn't exist."""
+
+    explanation = "Paths are from the folder that the process was started in."
+    example = """
+from pathlib import Path
+
+from tawa.functional.language import core
+
+core().check_file(Path("nowhere.ml"))
+"""
+
+
 class ImportCycle(FunctionalError):
     """Modules import each other in a circle."""
 

@@ -12,7 +12,13 @@ from pathlib import Path
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
-from tawa.functional.errors import DuplicateName, ImportCycle, ImportNotFound, ProgramSyntaxError
+from tawa.functional.errors import (
+    DuplicateName,
+    ImportCycle,
+    ImportNotFound,
+    ProgramNotFound,
+    ProgramSyntaxError,
+)
 from tawa.functional.infer import Inference
 from tawa.functional.kept import Shelf, kept_object
 from tawa.functional.parser import Parser
@@ -156,7 +162,14 @@ def _refuse_other(known: s.Datatype, datatype: s.Datatype, module: s.Module) -> 
 
 
 def read_source(path: Path) -> str:
-    """The text of a source file. Raises ProgramSyntaxError if it isn't UTF-8."""
+    """The text of a source file. Raises ProgramNotFound, or ProgramSyntaxError for other text."""
+    if not path.is_file():
+        raise ProgramNotFound(
+            f"there is no file {path}",
+            expected="the path of a program",
+            found=str(path),
+            hint=f"paths are from {Path.cwd()}" if not path.is_absolute() else None,
+        )
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 import tawa
+from tawa.base.user_frames import entry
 from tawa.kernels.attention_arguments import (
     MOST_CAPTURED,
     Problem,
@@ -77,6 +78,7 @@ LONGEST_OF_FOUR = 8192
 """Rows up to which four consumers were measured; three have wider blocks of keys."""
 
 
+@entry
 def configuration(
     d: int,
     element_bytes: int = 2,
@@ -156,6 +158,7 @@ def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Conf
     return Configuration(128, 128 if masked else 256, options, ascending=masked)
 
 
+@entry
 def attention(
     q: Any,
     k: Any,

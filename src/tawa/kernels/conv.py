@@ -18,6 +18,7 @@ from math import prod
 from typing import Any
 
 import tawa
+from tawa.base.user_frames import entry
 from tawa.kernels.conv_arguments import (
     NARROW_TYPES,
     Finish,
@@ -83,6 +84,7 @@ GATHERED = {"BM": 64, "BN": 64, "BK": 32}
 KERNELS = {"windows": conv_windows, "resident": conv_resident, "taps": conv_taps}
 
 
+@entry
 def conv2d(
     x: Any,
     w: Any,
@@ -115,6 +117,7 @@ def conv2d(
     return convolve(x, w, out, config, (stride, padding, dilation, groups), finish, dtype)
 
 
+@entry
 def conv1d(
     x: Any,
     w: Any,
@@ -148,6 +151,7 @@ def conv1d(
     return convolve(x, w, out, config, (stride, padding, dilation, groups), finish, dtype)
 
 
+@entry
 def conv3d(
     x: Any,
     w: Any,
@@ -177,6 +181,7 @@ def conv3d(
     return convolve(x, w, out, config, (stride, padding, dilation, groups), finish, dtype)
 
 
+@entry
 def fold_batch_norm(
     weight: Any, offset: Any, mean: Any, variance: Any, bias: Any = None, eps: float = 1e-5
 ) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 import tawa
+from tawa.base.user_frames import entry
 from tawa.kernels.gemm_configurations import (
     Configuration,
     Product,
@@ -26,6 +27,8 @@ from tawa.kernels.gemm_plans import Finish, Plan, plan
 
 __all__ = [
     "Configuration",
+    "MatrixTypesDiffer",
+    "NotAMatrix",
     "NothingToAdd",
     "OutputTypeUnknown",
     "Product",
@@ -85,6 +88,30 @@ matmul(np.ones((64, 32), np.float16), np.ones((64, 32), np.float16))
 """
 
 
+class NotAMatrix(tawa.TawaError):
+    """`matmul` was given something that is no array."""
+
+    explanation = "`matmul` takes arrays of any library: PyTorch's, CuPy's, JAX's, NumPy's."
+    example = """
+from tawa.kernels.gemm import matmul
+
+matmul([[1.0]], [[1.0]])
+"""
+
+
+class MatrixTypesDiffer(tawa.TawaError):
+    """The two matrices given to `matmul` have elements of different types."""
+
+    explanation = "Matrix instructions multiply elements of one type, or of two types of fp8."
+    example = """
+import numpy as np
+from tawa.kernels.gemm import matmul
+
+matmul(np.ones((64, 64), np.float16), np.ones((64, 64), np.float32))
+"""
+
+
+@entry
 def matmul(
     a: Any,
     b: Any,
@@ -102,8 +129,8 @@ def matmul(
     (contiguous along one dimension, with rows of whole 16 bytes) are read where they lie, others
     are copied first, or, where that takes longer, read element by element. `bias` [N] is added to
     each row, and `beta` times what `out` held; with `beta` 0 that is not read. What is launched is
-    worked out once for arrays that lie alike. Raises SizesDoNotMatch, OutputTypeUnknown,
-    NothingToAdd, and the errors of `tawa.TensorDescriptor`.
+    worked out once for arrays that lie alike. Raises SizesDoNotMatch, MatrixTypesDiffer,
+    OutputTypeUnknown, NothingToAdd, NotAMatrix, and the errors of `tawa.TensorDescriptor`.
     """
     if out is None:
         if beta:
@@ -123,6 +150,7 @@ def matmul(
     found = _plans.get(key)
     if found is None:
         shape = _shape(a, b, out)
+        _require_types(a, b)
         if bias is not None and tuple(bias.shape) != shape[-1:]:
             raise SizesDoNotMatch(
                 "the bias does not fit the result",
@@ -144,6 +172,13 @@ def reference(a: Any, b: Any) -> Any:
 
 def _shape(*arrays: Any) -> tuple[int, ...]:
     """The shape of the result of `a` and `b`; a third array has to have it."""
+    for x in arrays:
+        if not hasattr(x, "shape"):
+            raise NotAMatrix(
+                "a matrix of the product is not an array",
+                expected="an array of PyTorch, CuPy, JAX or NumPy",
+                found=f"a value of type {type(x).__name__}",
+            )
     found: list[tuple[int, ...]] = [tuple(x.shape) for x in arrays]
     if {len(shape) for shape in found} <= {2, 3}:
         (*batch_a, m, k), (*batch_b, depth, n) = found[:2]
@@ -155,7 +190,20 @@ def _shape(*arrays: Any) -> tuple[int, ...]:
         "these matrices do not fit each other",
         expected="M x K, K x N and M x N elements, or batches of them",
         found=", ".join("x".join(map(str, shape)) for shape in found),
+        hint="as many columns in the first as rows in the second",
     )
+
+
+def _require_types(a: Any, b: Any) -> None:
+    """Raise `MatrixTypesDiffer` where no matrix instruction has these operands."""
+    types = [type_name(x.dtype) for x in (a, b)]
+    if types[0] != types[1] and not all(name.startswith("float8") for name in types):
+        raise MatrixTypesDiffer(
+            "these matrices have elements of different types",
+            expected="one type, or two types of fp8",
+            found=" and ".join(types),
+            hint="convert one of them",
+        )
 
 
 def _output(a: Any, shape: tuple[int, ...]) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tawa.base.user_frames import entry
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_arguments import (
     AttentionOptionNotSupported,
@@ -47,6 +48,7 @@ NUMPY_VIEWS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "ui
 """Types in which PyTorch hands over elements that NumPy itself does not have."""
 
 
+@entry
 def scaled_dot_product_attention(
     query: Any,
     key: Any,

@@ -19,6 +19,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from tawa.base.user_frames import entry
 from tawa.kernels.conv import Finish, convolve
 from tawa.kernels.conv_gradients import conv_transpose, gradient_of_filters, gradient_of_images
 from tawa.kernels.convolution.activations import ACTIVATIONS
@@ -39,6 +40,7 @@ GRADIENTS = (
 )
 
 
+@entry
 def conv1d(
     input: Any, weight: Any, bias: Any = None, stride: Pair = 1, padding: Any = 0,
     dilation: Pair = 1, groups: int = 1, *, relu: bool = False,
@@ -48,6 +50,7 @@ def conv1d(
     return torch.ops.tawa.conv1d(input, weight, bias, *steps, groups, relu)
 
 
+@entry
 def conv2d(
     input: Any, weight: Any, bias: Any = None, stride: Pair = 1, padding: Any = 0,
     dilation: Pair = 1, groups: int = 1, *, relu: bool = False,
@@ -62,6 +65,7 @@ def conv2d(
     return torch.ops.tawa.conv2d(input, weight, bias, *steps, groups, relu)
 
 
+@entry
 def conv3d(
     input: Any, weight: Any, bias: Any = None, stride: Pair = 1, padding: Any = 0,
     dilation: Pair = 1, groups: int = 1, *, relu: bool = False,
@@ -71,6 +75,7 @@ def conv3d(
     return torch.ops.tawa.conv3d(input, weight, bias, *steps, groups, relu)
 
 
+@entry
 def conv_transpose2d(
     input: Any, weight: Any, bias: Any = None, stride: Pair = 1, padding: Any = 0,
     output_padding: Pair = 0, groups: int = 1, dilation: Pair = 1,
@@ -282,6 +287,7 @@ MODULES = {
 """Modules whose `forward` is replaced, and by what."""
 
 
+@entry
 def replace_convolutions(model: Any) -> list[str]:
     """Let the convolutions of a model, in fp16 or bf16, use these operators; gives their names.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from tawa.base.errors import TawaError
+from tawa.base.user_frames import entry
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -41,10 +42,13 @@ class LanguageFunction:
     def __repr__(self) -> str:
         return f"<tl.{self.name}{self.signature}>"
 
+    @entry
     def __call__(self, *args: Any, **keywords: Any) -> NoReturn:
         """Raise `OutsideKernel`: there is no meaning in ordinary Python."""
         raise OutsideKernel(
             f"`tl.{self.name}` was called outside a kernel",
+            expected="a call in a kernel",
+            found="a call by ordinary Python code",
             hint="call it in a function decorated with `@tawa.jit`",
         )
 

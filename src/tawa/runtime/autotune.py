@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tawa.base.errors import TawaError
 from tawa.base.locks import ForkedLock
-from tawa.base.user_frames import entries
+from tawa.base.user_frames import entries, entry
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
 from tawa.runtime.streams import current_stream
@@ -43,6 +43,45 @@ def nothing(x):
 
 
 nothing[(1,)](np.zeros(4, np.float32))
+"""
+
+
+class GivenTwice(TawaError):
+    """A launch of an autotuned kernel names what its configurations give, too."""
+
+    explanation = (
+        "A configuration's values and options are passed to the kernel at every launch. Leave them "
+        "out of the launch, or out of the configurations."
+    )
+    example = """
+import numpy as np
+import tawa
+
+
+@tawa.autotune(configs=[tawa.Config({"BLOCK": 64})], key=[])
+@tawa.jit
+def nothing(x, BLOCK: tawa.language.constexpr):
+    pass
+
+
+nothing[(1,)](np.zeros(4, np.float32), BLOCK=32)
+"""
+
+
+class NotAKernel(TawaError):
+    """`autotune` or `heuristics` decorates something that is not a kernel."""
+
+    explanation = (
+        "These decorators stand above `@tawa.jit`: they choose what a kernel is launched with, and "
+        "don't make a kernel of a function."
+    )
+    example = """
+import tawa
+
+
+@tawa.autotune(configs=[tawa.Config({})], key=[])
+def nothing(x):
+    pass
 """
 
 
@@ -119,7 +158,7 @@ class Autotuner:
         do_bench: Callable[..., Any] | None = None,
     ) -> None:
         self.fn = fn
-        self.arg_names: list[str] = list(fn.arg_names)
+        self.arg_names = _parameters_of(fn)
         self.configs = list(configs)
         self.cache: dict[tuple[Any, ...], Config] = {}
         self.timings: dict[tuple[Any, ...], dict[Config, float]] = {}
@@ -151,7 +190,11 @@ class Autotuner:
         best = self.best_config(*args, grid=grid, **kwargs)
         if best.pre_hook is not None:
             best.pre_hook(self._named(args, kwargs, best))
-        return self.fn.run(*args, grid=grid, **kwargs, **best.all_kwargs())
+        try:
+            return self.fn.run(*args, grid=grid, **kwargs, **best.all_kwargs())
+        except TypeError:  # what is right is not looked at
+            _refuse_twice(kwargs, [best])
+            raise
 
     def compile(self, *args: Any, **kwargs: Any) -> Any:
         """Compile the kernel itself; the values of a configuration are given like any other."""
@@ -206,6 +249,7 @@ class Autotuner:
     ) -> Config:
         failures = self.failures.setdefault(key, {})
         configs = self._pruned(args, kwargs)
+        _refuse_twice(kwargs, configs)
         if "predicted" in self._prune and len(configs) > 1:
             configs = self._predicted(configs, args, kwargs, grid, failures)
         if len(configs) == 1:
@@ -320,7 +364,7 @@ class Heuristics:
 
     def __init__(self, fn: Any, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
         self.fn = fn
-        self.arg_names: list[str] = list(fn.arg_names)
+        self.arg_names = _parameters_of(fn)
         self.values = dict(values)
 
     def __repr__(self) -> str:
@@ -362,14 +406,14 @@ def autotune(
     `rep` (milliseconds), `do_bench`. With NumPy arrays (the simulator) the first configuration
     that runs is used.
     """
-    return lambda fn: Autotuner(fn, configs, key, **options)
+    return entry(lambda fn: Autotuner(fn, configs, key, **options))
 
 
 def heuristics(
     values: Mapping[str, Callable[[dict[str, Any]], Any]],
 ) -> Callable[[Any], Heuristics]:
     """Compute parameters of a kernel from its other arguments, given as a dict."""
-    return lambda fn: Heuristics(fn, values)
+    return entry(lambda fn: Heuristics(fn, values))
 
 
 def decorators_of(fn: Any, kernel: Callable[[Any], Any]) -> Any:
@@ -393,6 +437,33 @@ def decorators_of(fn: Any, kernel: Callable[[Any], Any]) -> Any:
     if inner is not None and isinstance(getattr(fn, "values", None), Mapping):
         return Heuristics(decorators_of(inner, kernel), fn.values)
     return kernel(fn)
+
+
+def _parameters_of(fn: Any) -> list[str]:
+    """The names of a kernel's parameters. Raises `NotAKernel`."""
+    names = getattr(fn, "arg_names", None)
+    if names is None:
+        name = getattr(fn, "__name__", type(fn).__name__)
+        raise NotAKernel(
+            f"`{name}` is not a kernel",
+            expected="a function decorated with `@tawa.jit`",
+            found=f"a value of type {type(fn).__name__}",
+            hint="write `@tawa.jit` below this decorator",
+        )
+    return list(names)
+
+
+def _refuse_twice(kwargs: Mapping[str, Any], configs: Sequence[Config]) -> None:
+    """Raise `GivenTwice` if a launch names what one of the configurations gives."""
+    for config in configs:
+        twice = sorted(kwargs.keys() & config.all_kwargs().keys())
+        if twice:
+            raise GivenTwice(
+                f"`{twice[0]}` is given by the launch and by a configuration",
+                expected="it once",
+                found=f"{twice[0]}={kwargs[twice[0]]!r} in the launch, and {config}",
+                hint=f"leave `{twice[0]}` out of the launch",
+            )
 
 
 def _copy(array: Any) -> Any:

@@ -47,3 +47,7 @@ __all__ = [
     "task",
     "tunable",
 ]
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tawa.base.user_frames import users_place
+from tawa.base.user_frames import entries, users_place
 from tawa.driver.inspection.products import matrix_instructions
 from tawa.driver.inspection.tile_programs import run_tile_module, tile_module
 from tawa.driver.jit import Kernel
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from tawa.simulate import LaunchPrediction
 
 
+@entries
 @dataclass(eq=False)
 class CompiledTasks:
     """What a task's call runs: stages to look at, and kernels in order.

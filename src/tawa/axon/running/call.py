@@ -95,6 +95,8 @@ class Function:
             found = misfit(self.evaluator.module, definition, values, statics)
             if found is not None:
                 text = f"with these arguments, {found.message}"
+                if found.message == error.message:
+                    raise
                 if not isinstance(found, ShapeMismatch) and found.expected and found.found:
                     text += f" (expected {found.expected}, found {found.found})"
                 calls = [note for note in found.notes if note.text == IN_THIS_CALL]

@@ -77,7 +77,8 @@ class Contract:
                 type_ = solver.resolve(type_)
                 if not (isinstance(type_, Con) and type_.name == "->"):
                     raise ContractViolation(
-                        f"`{self.name}` takes {number} arguments, not {len(arguments)}",
+                        f"`{self.name}` takes {number} argument{'s' * (number != 1)}, "
+                        f"not {len(arguments)}",
                         span=self.place,
                     )
                 known = number < len(self.parameters)
@@ -102,6 +103,7 @@ class Contract:
         """
         names = _static_names(self.scheme.type)
 
+        @entry
         @functools.wraps(function)
         def checked(*arguments: Any, **keywords: Any) -> Any:
             statics = {name: keywords[name] for name in names if name in keywords}

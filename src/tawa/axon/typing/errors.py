@@ -30,6 +30,13 @@ class NoFunction(AxonError, KeyError):
     example = "from tawa import axon\naxon.load('def f x = x')['g']"
 
 
+class FunctionNotChosen(AxonError):
+    """A loaded module stands where one of its functions is meant."""
+
+    explanation = '`module["name"]` is a function of a module that `axon.load(...)` gave.'
+    example = "from tawa import axon\naxon.compile(axon.load('def f x = x'))"
+
+
 class NamedSizesAgree(AxonError):
     """A size that an annotation names is a number, or another named size."""
 

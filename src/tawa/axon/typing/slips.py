@@ -6,6 +6,10 @@ from tawa.functional.slips import Slip
 
 AXON_SLIPS = (
     Slip(
+        r"\A", r"[\w./\\-]+\.ax\s*\Z",
+        "this is a path, not a program: pass it as a `pathlib.Path`",
+    ),
+    Slip(
         r"\b\w+\s*\(\s*\w+\s*", r"=(?!=)",
         "static arguments stand in braces, right behind the function: `sum{axis = 1} x`",
     ),

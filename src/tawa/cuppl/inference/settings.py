@@ -10,6 +10,7 @@ from operator import index
 from pathlib import Path
 from typing import SupportsFloat, SupportsIndex
 
+from tawa.base.user_frames import entries
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import ALL_ZERO, FAILURES, INFINITE_SUPPORT
@@ -18,6 +19,7 @@ from tawa.functional.errors import FunctionalError
 __all__ = ["Limits", "check_memory", "check_settings", "counts", "failure"]
 
 
+@entries
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How far a run may go before it is taken for one that never ends."""

@@ -346,6 +346,10 @@ class Cuppl(Language):
 """
     slips = (
         Slip(
+            r"\A", r"[\w./\\-]+\.ppl\s*\Z",
+            "this is a path, not a program: `cuppl.load` takes it",
+        ),
+        Slip(
             r"\([^()\n]*\b\w+\s+\w+\s*", r"=(?!=)",
             "arguments have no names, and stand in the order of the parameters: `normal 0 1`",
         ),

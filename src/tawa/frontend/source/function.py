@@ -259,9 +259,20 @@ def python_function(fn: Any) -> Callable[..., Any]:
     while not inspect.isfunction(fn):
         inner = getattr(fn, "fn", None)
         if inner is None:
-            raise TypeError(f"a Python function expected, found {fn!r}")
+            raise NoSource(
+                f"{_shortly(fn)} can't be a kernel",
+                expected="a function that a file defines by `def`",
+                found="a class" if inspect.isclass(fn) else f"a value of type {type(fn).__name__}",
+                hint="write what it computes as `def NAME(...)`, and decorate that",
+            )
         fn = inner
     return fn
+
+
+def _shortly(value: Any) -> str:
+    """A value's name, or the start of what it prints as."""
+    name = getattr(value, "__name__", None)
+    return f"`{name or repr(value)[:60]}`"
 
 
 def jit_function(value: Any) -> JITFunction:

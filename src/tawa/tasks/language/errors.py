@@ -58,6 +58,13 @@ for i in srange(4):
 """
 
 
+class UnknownReduction(TawaError, ValueError):
+    """`REDUCE` is given an operator that it does not have."""
+
+    explanation = "A reduction combines numbers in any order, so its operator has to allow that."
+    example = 'from tawa.tasks import REDUCE\n\nREDUCE("product")\n'
+
+
 class SignatureMismatch(TawaError):
     """A variant's parameters, or a task's privileges, are not those of the task."""
 

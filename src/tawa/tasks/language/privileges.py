@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tawa.base.user_frames import entry
+from tawa.tasks.language.errors import UnknownReduction
+
 Operator: TypeAlias = Literal["sum", "max", "min"]
 
 OPERATORS: dict[str, tuple[str, str]] = {
@@ -59,13 +62,18 @@ READ_WRITE = Privilege(reads=True, writes=True)
 """The argument is read and overwritten."""
 
 
+@entry
 def REDUCE(operator: Operator, *, ordered: bool = False) -> Privilege:
     """Results are combined into the argument by `sum`, `max` or `min`, whatever it held.
 
     Iterations of a `prange` may reduce into the same elements. They do so in any order, by atomic
     operations; `ordered=True` keeps the program's order, so that results are the same bit for
-    bit under every mapping. Raises `ValueError` for another operator.
+    bit under every mapping. Raises `UnknownReduction` for another operator.
     """
     if operator not in OPERATORS:
-        raise ValueError(f"a reduction is by {' or '.join(OPERATORS)}, not {operator!r}")
+        raise UnknownReduction(
+            f"no reduction is by {operator!r}",
+            expected=f"one of {', '.join(OPERATORS)}",
+            found=repr(operator),
+        )
     return Privilege(reads=True, writes=True, operator=operator, ordered=ordered)
