@@ -60,6 +60,12 @@ class Options:
     """Consumer warp groups (1 to 4)."""
     ping_pong: bool | None = None
     """Consumers take turns on tiles instead of sharing each tile."""
+    slice_k: int = 1
+    """Teams of consumers that share the iterations of the loop over K (1 to 4).
+
+    Each adds up every so-many-th iteration, and the first adds up their sums: for loops that only
+    add up products, of kernels with fewer programs than the device has multiprocessors.
+    """
     specialize: bool | None = None
     """`True`: producer and consumer warp groups, or an error saying why not. `False`: one role."""
     persistent: bool | None = None
@@ -183,6 +189,7 @@ class Options:
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)
         self._between("ctas_per_sm", 1, 4)
+        self._between("slice_k", 1, 4)
         self._between("maxnreg", 16, SM_90A.max_registers)
         self._between("num_ctas", 1, 16)
         self._check_registers_and_grid()

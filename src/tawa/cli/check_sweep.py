@@ -32,6 +32,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "mma_depth": (None, 0, 1, 2),
     "consumers": (None, 1, 2, 3),
     "ping_pong": (None, True),
+    "slice_k": (1, 2),
     "persistent": (None, True),
     "cluster": (1, 2),
     "staging": (None, 1, 2),
@@ -46,7 +47,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }
 """Values of the options that shape a kernel's communication, the default first."""
 
-ALONE = ("overlap", "alternate", "deal", "ctas_per_sm", "load_together",
+ALONE = ("overlap", "alternate", "deal", "ctas_per_sm", "load_together", "slice_k",
          "bulk_copies", "stream_stores", "num_warps")  # fmt: skip
 """Options that a full sweep varies one at a time: they meet few of the others' decisions."""
 
@@ -65,7 +66,7 @@ NOT_POSSIBLE = frozenset(
     {
         "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NotSpecialisable",
         "NothingToAlternate", "PingPongNotPossible", "ProductNotSupported", "RegistersExceeded",
-        "SharedMemoryExceeded",
+        "SharedMemoryExceeded", "SlicesNotPossible",
     }
 )  # fmt: skip
 """Errors by which the compiler refuses a combination."""

@@ -139,6 +139,11 @@ class GroupLowering:
         return max(1, self.warps // GROUP_WARPS)
 
     @property
+    def storing(self) -> int:
+        """Teams that store: the first alone where all of them add up to one tile."""
+        return 1 if self.group.sliced is not None else self.teams
+
+    @property
     def teams(self) -> int:
         """Teams of the region."""
         return self.group.teams.value.data

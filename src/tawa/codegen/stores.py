@@ -122,7 +122,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     pieces = chunks(own_rows, own_columns, width)
     tile = TileType.of(64 * g.groups, width, element, swizzle_for(width, element))
     slots = min(g.kernel.staging, len(pieces))
-    ring, alike = g.kernel.staging_ring(tile, slots * g.teams, by_group=True)
+    ring, alike = g.kernel.staging_ring(tile, slots * g.storing, by_group=True)
     shape = shape_of(op.value.type)
     axes = matrix_axes(shape)
     assert axes is not None
@@ -134,7 +134,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     if group is not None:
         axis, share = (column_axis, own_columns) if g.layouts.columns else (row_axis, own_rows)
         at[axis] = g.map("addi", at[axis], g.map("muli", group, g.constant(share)))
-    first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.teams > 1 else None
+    first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.storing > 1 else None
     barrier = g.group_barrier()
 
     def stage(i: int) -> SSAValue:
@@ -211,8 +211,8 @@ def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
     if tile.columns.data % tile.panel_columns:
         # A panel that is partly unused would be written to memory as well.
         tile = TileType.of(tile.rows.data, tile.columns.data, tile.element_type, 0)
-    ring, _ = g.kernel.staging_ring(tile, g.teams)
-    place = g.add(Slot(ring, g.team_index() if g.teams > 1 else g.constant(0)))
+    ring, _ = g.kernel.staging_ring(tile, g.storing)
+    place = g.add(Slot(ring, g.team_index() if g.storing > 1 else g.constant(0)))
     g.one_thread("team", lambda: g.do(BulkWaitRead(0)))
     team_sync(g)
     g.do(SharedStore(value, place))

@@ -18,6 +18,7 @@ from tawa.aref.passes.prefetch import Prefetch
 from tawa.aref.passes.register_prefetch import RegisterPrefetch
 from tawa.aref.passes.resident_operands import ResidentOperands
 from tawa.aref.passes.sink_reads import SinkReads
+from tawa.aref.passes.slices import Slices
 from tawa.aref.passes.transposes import Transposes
 from tawa.aref.passes.warp_products import WarpProducts
 from tawa.aref.passes.zero_products import ZeroProducts
@@ -118,6 +119,8 @@ def roles(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
     """Over the aref level: what each role does when, and how far ahead."""
     roomy = not slack.registers and slack.stages > 1
     return [
+        # While it is seen which loops only add up products.
+        Slices(options, decided),
         # Before everything that takes products for those of warp groups.
         WarpProducts(options, decided),
         # While loads, gets and products are as partition leaves them.

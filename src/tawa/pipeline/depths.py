@@ -26,7 +26,7 @@ from tawa.aref.dialect.ops import (
 )
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.aref.passes.warp_products import multiplies_by_warps
-from tawa.base.options import Options
+from tawa.base.options import BadOption, Options
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
@@ -75,10 +75,12 @@ class Demand:
         """Rings that the loops of the tile before fill."""
         self.sizes = {r: slot_bytes(r.ref) for r in rings}
         self.slot = sum(self.sizes[r] for r in self.looped)
-        self.least = 1 + max(map(_lag, self.looped), default=0)
+        groups = [g for g in module.walk() if isinstance(g, WarpGroup)]
+        self.slices = max((g.slices for g in groups), default=1)
+        """Teams that share the iterations of the innermost loop, and its slots."""
+        self.least = self.slices * (1 + max(map(_lag, self.looped), default=0))
         """Slots without which the innermost loops would wait for themselves."""
-        teams = (g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
-        self.teams = max(teams, default=1)
+        self.teams = max((g.teams.value.data for g in groups if g.sliced is None), default=1)
         staging = _staging(module, self.teams, options.staging or 2)
         self.memory = options.machine.shared_bytes - staging
 
@@ -109,7 +111,8 @@ class Demand:
         wanted = max(self.least, asked or PIPELINED)
         # Loads of every iteration come before those of a tile.
         own = 2 if self.fitting(2, reserve) >= wanted else 1
-        most = max(self.least, min(MOST, self.fitting(own, reserve))) if self.slot else 1
+        hiding = min(MOST * self.slices, self.fitting(own, reserve))
+        most = max(self.least, hiding) if self.slot else 1
         depth = asked or most
         few = min(depth, self.few(self.free(own, reserve)))
         found = {r: self.own(r, own) for r in self.rings}
@@ -151,8 +154,9 @@ class Depths:
         depths = demand.chosen(self.options.num_stages, self.reserve)
         most = dict(depths)
         if self.options.num_stages is None:
-            depths |= self._fewer(module, depths)
+            depths |= self._fewer(module, depths, demand.least if demand.slices > 1 else 1)
         depths |= self._own(demand, depths)
+        depths |= {ring: self._of_slices(demand, depths[ring]) for ring in demand.looped}
         for ring, depth in depths.items():
             self._set(ring, depth)
         if demand.looped:
@@ -160,12 +164,13 @@ class Depths:
             first = demand.looped[0]
             self.decided.add(RingDepth(depths[first], demand.slot, chosen, span=span_of(first)))
 
-    def _fewer(self, module: ModuleOp, depths: dict[Create, int]) -> dict[Create, int]:
+    def _fewer(self, module: ModuleOp, depths: dict[Create, int], least: int) -> dict[Create, int]:
         """Fewer slots for rings of a role that copies: no more than are filled.
 
         Where one warp group computes, as few as let two CTAs share a multiprocessor: one of them
         multiplies while the other begins or ends. Where its warps multiply by themselves, up to
-        four: their products of few rows are little work, and they wait for each other.
+        four: their products of few rows are little work, and they wait for each other. Slices of K
+        are asked for where there is one CTA.
         """
         groups = [op for op in module.walk() if isinstance(op, WarpGroup)]
         if all(g.copies is None for g in groups):
@@ -174,7 +179,8 @@ class Depths:
         multiplying = [g for g in groups if g.computes and g.converts is None]
         computing = sum(g.warps.value.data * g.teams.value.data for g in multiplying)
         by_warps = any(map(multiplies_by_warps, groups))
-        if (computing == SM_90A.group_warps or by_warps) and self.options.ctas_per_sm == 1:
+        few = computing == SM_90A.group_warps or by_warps
+        if few and self.options.ctas_per_sm == self.options.slice_k == 1:
             for ctas in (4, 3, 2) if by_warps else (2,):
                 shared = Demand(module, replace(self.options, ctas_per_sm=ctas))
                 chosen = shared.chosen(None, self.reserve + _staged_bytes(module))
@@ -186,7 +192,8 @@ class Depths:
             puts = [u.operation for u in ring.ref.uses if isinstance(u.operation, PutEnter)]
             iterations = [iterations_around(op) for op in puts]
             if iterations and None not in iterations:
-                found[ring] = max(1, min(found[ring], sum(t for t in iterations if t is not None)))
+                filled = sum(t for t in iterations if t is not None)
+                found[ring] = max(1, min(found[ring], max(filled, least)))
         return found
 
     def _own(self, demand: Demand, depths: dict[Create, int]) -> dict[Create, int]:
@@ -201,6 +208,21 @@ class Depths:
                 most = depths[ring] if self.options.num_stages else demand.least + 2
                 found[ring] = max(demand.least + 1, min(depths[ring], most))
         return found
+
+    def _of_slices(self, demand: Demand, depth: int) -> int:
+        """A depth of which teams that share a loop's iterations have equal parts.
+
+        A slot then belongs to one team, which waits for a load into it only after the one before.
+        """
+        if demand.slices > 1 and depth < demand.least:
+            raise BadOption(
+                f"{demand.slices} slices of a loop take {demand.least} slots of its rings",
+                span=span_of(demand.looped[0]),
+                expected=f"num_stages of at least {demand.least} with slice_k={demand.slices}",
+                found=f"{depth} slots",
+                hint="ask for fewer slices, or leave `num_stages` unset",
+            )
+        return depth - depth % demand.slices
 
     @property
     def _in_flight(self) -> float:
@@ -241,12 +263,11 @@ def _loops_around(op: Operation) -> int:
 
 def _guarded(op: Operation) -> bool:
     """Whether only a branch in a loop fills the slot."""
-    parent = op.parent_op()
+    branch, parent = False, op.parent_op()
     while parent is not None and not isinstance(parent, scf.ForOp | scf.WhileOp):
-        if isinstance(parent, scf.IfOp):
-            return True
+        branch |= isinstance(parent, scf.IfOp)
         parent = parent.parent_op()
-    return False
+    return branch and parent is not None
 
 
 def _lag(ring: Create) -> int:
@@ -279,7 +300,8 @@ def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
     """Bytes that descriptor stores will stage their tiles in, at least."""
     total = 0
     for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-        groups = max(1, group.warps.value.data // SM_90A.group_warps) * group.teams.value.data
+        storing = 1 if group.sliced is not None else group.teams.value.data
+        groups = max(1, group.warps.value.data // SM_90A.group_warps) * storing
         shapes = {
             (shape_of(op.value.type), element_of(op.value.type))
             for op in group.walk()

@@ -122,7 +122,8 @@ class WarpGroup(ArefOp):
     pointers, with all its threads. `moves`: it moves tiles between rings and computes nothing, so
     it needs few registers and shares a warp group with other such roles. `converts`: it computes
     what the products of another role read. The warp groups of a team share the rows of a matrix
-    product, or with `split_columns` its columns.
+    product, or with `split_columns` its columns. Teams take turns on tiles or, where they are
+    `sliced`, on the iterations of one tile's loop.
     """
 
     name: ClassVar[str] = "aref.warp_group"
@@ -134,6 +135,7 @@ class WarpGroup(ArefOp):
     moves: UnitAttr | None = opt_prop_def(UnitAttr)
     converts: UnitAttr | None = opt_prop_def(UnitAttr)
     split_columns: UnitAttr | None = opt_prop_def(UnitAttr)
+    sliced: UnitAttr | None = opt_prop_def(UnitAttr)
     body: Region = region_def("single_block")
     traits = traits_def(NoTerminator(), Effects(writes(ORDER)))
 
@@ -168,6 +170,11 @@ class WarpGroup(ArefOp):
     def computes(self) -> bool:
         """Whether its warps compute, rather than load or move tiles."""
         return not self.loads and self.moves is None
+
+    @property
+    def slices(self) -> int:
+        """Teams that share the iterations of its loop."""
+        return self.teams.value.data if self.sliced is not None else 1
 
     @property
     def loads(self) -> bool:

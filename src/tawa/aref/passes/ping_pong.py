@@ -145,7 +145,7 @@ class PingPong:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the warp groups with several teams."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if group.teams.value.data > 1:
+            if group.teams.value.data > 1 and group.sliced is None:
                 self._group(group)
 
     def _group(self, group: WarpGroup) -> None:

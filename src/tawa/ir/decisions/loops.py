@@ -243,6 +243,19 @@ class TilesInTurns(Decision):
 
 
 @dataclass(frozen=True)
+class IterationsInSlices(Decision):
+    """Teams share the iterations of a loop that adds up products."""
+
+    teams: int
+    by = "slices"
+
+    @property
+    def sentence(self) -> str:
+        """How many, where."""
+        return f"{self.teams} teams share the iterations of {self.place('loop')}"
+
+
+@dataclass(frozen=True)
 class ProductsInTurns(Decision):
     """The groups of a team issue their products in turns."""
 
