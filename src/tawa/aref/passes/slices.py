@@ -26,7 +26,6 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.dialect.ops import (
     Advance,
-    Consumed,
     Create,
     GetEnter,
     PutEnter,
@@ -44,7 +43,7 @@ from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import IterationsInSlices
-from tawa.ir.effects import is_pure, is_terminator, only_reads
+from tawa.ir.effects import SLOT, TAKEN, is_pure, is_terminator, only_on, only_reads
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, OPEN_SLOTS, TIDY
@@ -137,7 +136,7 @@ def obstacle(loop: scf.ForOp) -> str | None:
         return "its counter has more than 32 bits"
     if any(op.parent is not body for op in gets) or len({op.ref for op in gets}) < len(gets):
         return "an iteration does not take one slot of each ring"
-    if not all(_repeats(op) or isinstance(op, GetEnter | Consumed | ViewRead) for op in inside):
+    if not all(_repeats(op) or only_on(op, (TAKEN, SLOT)) for op in inside):
         return "it does more than add up products"
     if not loop.iter_args or not all(_is_sum(loop, a) for a in body.args[1:]):
         return "it carries more than sums of products in f32 or i32"
