@@ -9,8 +9,9 @@ from pathlib import Path
 import markdown_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "glossary.md"
-OTHERS = ("axon", "cuppl", "functional", "errors", "glossary", "source/", "notebooks/", "tables/")
+OTHERS = ("axon", "cuppl", "functional", "glossary", "source/")
 """Pages that are about something else, in which these words mean what they mean everywhere."""
+
 
 EVERYDAY = {"put", "get", "view", "window", "question", "attempt", "candidate", "decision", "deal"}
 """Words that a page uses in their everyday sense, too: their pages link them by hand."""
@@ -43,14 +44,14 @@ def linked(markdown: str, uri: str) -> str:
 
 
 def _first(markdown: str, word: str, place: str) -> str:
-    pattern = re.compile(rf"(?<![\w`/.\[-]){word}s?(?![\w`\]/.-]*[\]`(])\b", re.I)
+    pattern = re.compile(rf"(?<![\w`/.\[\\|-]){word}s?(?![\w`\]/.-]*[\]`(])\b(?![\\|])", re.I)
     done = False
 
     def change(text: str) -> str:
         nonlocal done
         lines = text.split("\n")
         for index, line in enumerate(lines):
-            if done or line.startswith(("#", "    ", "<", "|")):
+            if done or line.startswith(("#", "    ", "<")):
                 continue
             for match in pattern.finditer(line):
                 if not _inside(line, match.start()):

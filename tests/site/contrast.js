@@ -9,14 +9,16 @@
     b: top.b * top.a + below.b * (1 - top.a),
     a: 1,
   });
-  const background = (element) => {
-    const layers = [];
-    for (let e = element; e; e = e.parentElement) {
-      const colour = channels(getComputedStyle(e).backgroundColor);
-      layers.push(colour);
-      if (colour.a === 1) break;
+  // What an element's text stands on, and how much of it shows: both by its parent's.
+  const known = new Map([[null, { back: { r: 255, g: 255, b: 255, a: 1 }, opacity: 1 }]]);
+  const ground = (element) => {
+    if (!known.has(element)) {
+      const { back, opacity } = ground(element.parentElement);
+      const style = getComputedStyle(element);
+      const own = over(channels(style.backgroundColor), back);
+      known.set(element, { back: own, opacity: opacity * Number(style.opacity) });
     }
-    return layers.reverse().reduce((below, top) => over(top, below), { r: 255, g: 255, b: 255, a: 1 });
+    return known.get(element);
   };
   const luminance = ({ r, g, b }) => {
     const [x, y, z] = [r, g, b].map((v) => {
@@ -30,13 +32,15 @@
   while (walker.nextNode()) {
     const element = walker.currentNode.parentElement;
     const words = walker.currentNode.textContent.trim();
-    if (!words || element.closest("script, style, noscript, .headerlink, .md-search, svg")) continue;
+    if (!words || element.closest("script, style, noscript, .headerlink, .md-search, svg, :disabled")) continue;
     if (!element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
     const style = getComputedStyle(element);
     const size = parseFloat(style.fontSize);
     const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
-    const back = background(element);
-    const [one, other] = [luminance(over(channels(style.color), back)), luminance(back)];
+    const { back, opacity } = ground(element);
+    const colour = channels(style.color);
+    colour.a *= opacity;
+    const [one, other] = [luminance(over(colour, back)), luminance(back)];
     const ratio = (Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05);
     const key = `${element.tagName}.${element.className} ${style.color}`;
     if (ratio < (large ? 3 : 4.5) && !faint.has(key)) faint.set(key, [words.slice(0, 40), `${ratio.toFixed(2)} ${key}`]);

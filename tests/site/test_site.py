@@ -108,6 +108,10 @@ def test_words_are_linked_to_the_glossary_at_first_use():
     assert linked == (
         "# A ring\n\nThe `ring` [ring](x.md) of a [ring](../glossary.md#ring), and a ring.\n"
     )
+    in_a_table = "| a | tile\\|aref |\n|---|---|\n| x | `slot`, a slot |\n"
+    assert glossary.linked(in_a_table, "ir.md") == in_a_table.replace(
+        "a slot", "a [slot](glossary.md#slot)"
+    )
     assert {"aref", "ring", "slot", "role", "team", "cursor"} <= set(glossary.words())
 
 

@@ -15,6 +15,13 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 WIDE = {"width": 1440, "height": 900}
 
+CONTRAST = (Path(__file__).parents[2] / "site" / "contrast.js").read_text()
+"""A function that lists texts whose contrast is below what WCAG 2.2 calls AA."""
+BARS = """() => Object.entries({ copy: "card", tensor: "card", work: "card", store: "card", wait: "ink" })
+  .forEach(([bar, text]) => document.body.insertAdjacentHTML(
+    "beforeend", `<b style="color: var(--${text}); background: var(--${bar})">${bar}</b>`))"""
+"""Texts in the colours in which the timeline, which is a canvas, draws its bars' names."""
+
 
 @pytest.fixture
 def opened(pages: Callable[[str], Path], browser: Any) -> Iterator[Callable[..., Any]]:
@@ -212,6 +219,16 @@ def test_it_is_dark_where_the_system_is_and_light_where_asked(opened: Callable[.
     assert brightness(opened("softmax.py:softmax", color_scheme="light")) > 200
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_told_from_their_background(opened: Callable[..., Any], scheme: str):
+    page = opened("gemm.py:gemm", color_scheme=scheme)
+    for name in page.locator("#choose button[aria-pressed=false]").all_text_contents():
+        page.locator("#choose button", has_text=name).click()
+    click(page, "source", "acc = tl.dot(a, b.T, acc)")
+    page.evaluate(BARS)
+    assert page.evaluate(CONTRAST) == []
+
+
 @pytest.mark.parametrize("width", [390, 820, 1280, 1920])
 def test_nothing_is_wider_than_the_window(opened: Callable[..., Any], width: int):
     page = opened("attention.py:attention", viewport={"width": width, "height": 800})
@@ -309,4 +326,5 @@ def test_a_page_of_differences(browser: Any, differences: Path, width: int):
     assert not details.locator("pre").is_visible()
     details.locator("summary").click()
     assert details.locator("pre .del").count() >= 1
+    assert page.evaluate(CONTRAST) == []
     assert said == []

@@ -308,7 +308,7 @@ class TimelineView {
     if (room > 22) {
       c.font = "10.5px system-ui, sans-serif";
       c.textAlign = "left";
-      c.fillStyle = bar.kind === "wait" ? colour.dim : colour.card;
+      c.fillStyle = bar.kind === "wait" ? colour.ink : colour.card;
       const texts = [[bar.name, bar.slot].filter(Boolean).join("  "), bar.slot || bar.name];
       const text = texts.find((found) => c.measureText(found).width <= room) || texts[1];
       c.fillText(fitText(c, text, room), from + 4, bar.y + ROW - 7);
