@@ -27,6 +27,7 @@ import numpy as np
 import same_source_case
 
 from choice import RESULTS, WRITTEN, Contender
+from tawa.machine.chips import DEFAULT
 
 PATIENCE = 40
 """Seconds that a case may take."""
@@ -99,6 +100,8 @@ def variants(case: Any, config: dict[str, Any]) -> Iterator[tuple[str, dict[str,
         more += [{"consumers": 2}]
     if profile.groups > 1:
         more += [{"consumers": 1}]
+    if profile.groups and math.prod(args[0]) <= DEFAULT.multiprocessors:
+        more += [{"slice_k": teams} for teams in (2, 4)]
     slots = given.get("num_stages")
     more += [{"num_stages": n} for n in ((slots + 1,) if slots else (2, 3, 4))]
     for options in more:
