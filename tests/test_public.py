@@ -60,6 +60,7 @@ def objects():
     """One of each class that users hold, before and after it has run."""
     x = np.ones(256, np.float32)
     tuned = tawa.autotune(configs=[tawa.Config({"BLOCK": 128})], key=["n"])(double)
+    yield from (tawa.cdiv, tl.dot, tawa.Options(num_stages=3), tawa.Config({"BLOCK": 128}))
     yield from (double, tuned, tawa.heuristics({"BLOCK": lambda named: 128})(double))
     yield double[(2,)](x, 256, BLOCK=128)
     yield from (double.compile(x, 256, BLOCK=128), double.warmup(x, 256, BLOCK=128))

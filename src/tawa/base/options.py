@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tawa.base.errors import TawaError
 from tawa.base.timeline import DETAILS
@@ -37,7 +37,7 @@ nothing.compile("*f32", num_warps=3)
 
 
 @entries
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Options:
     """What a launch may pin; `None` leaves the choice to the compiler.
 
@@ -172,6 +172,10 @@ class Options:
     def whole_machine(self) -> Chip:
         """The chip, all of it."""
         return chip(self.chip)
+
+    def __repr__(self) -> str:
+        values = ((field.name, getattr(self, field.name), field.default) for field in fields(self))
+        return f"Options({', '.join(f'{n}={v!r}' for n, v, default in values if v != default)})"
 
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""

@@ -101,19 +101,25 @@ class CompileCommand:
         override: list[str] | None = None,
         dump: Path | None = None,
     ) -> Compiled:
-        """Compile, perhaps from a stage's file, with stages replaced by files, dumping all."""
+        """Compile, perhaps from a stage's file, with stages replaced by files, dumping all.
+
+        A compilation that takes long shows that it runs.
+        """
         from tawa.driver.compiler import compile_kernel
+        from tawa.driver.progress import progress
 
         request = self.request()
-        return compile_kernel(
-            self.found.kernel,
-            request.types,
-            request.constants,
-            request.options,
-            start=None if start is None else stage_file(start),
-            override=dict(stage_file(file) for file in override or []),
-            dump_dir=dump,
-        )
+        with progress(f"compiling {self.found.name}") as report:
+            return compile_kernel(
+                self.found.kernel,
+                request.types,
+                request.constants,
+                request.options,
+                start=None if start is None else stage_file(start),
+                override=dict(stage_file(file) for file in override or []),
+                dump_dir=dump,
+                report=report,
+            )
 
     def __post_init__(self) -> None:
         self.found: FoundKernel = find_kernel(self.where)

@@ -95,11 +95,8 @@ class LaunchCommand:
         return self.command.found
 
     def compile(self) -> Compiled:
-        """Compile for the launch; a compilation that takes long shows that it runs."""
-        from tawa.driver.progress import progress
-
-        with progress(f"compiling {self.found.name}"):
-            return self.command.compile()
+        """Compile for the launch."""
+        return self.command.compile()
 
     def launch(self) -> Launch:
         """What the example launches the kernel with. Raises `NoExample`, `NothingLaunched`."""

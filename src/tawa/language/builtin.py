@@ -40,7 +40,9 @@ class LanguageFunction:
         self.__wrapped__ = function
 
     def __repr__(self) -> str:
-        return f"<tl.{self.name}{self.signature}>"
+        needed = [p.name for p in self.signature.parameters.values() if p.default is p.empty]
+        more = ["..."] if len(needed) < len(self.signature.parameters) else []
+        return f"<tl.{self.name}({', '.join([*needed, *more])})>"
 
     @entry
     def __call__(self, *args: Any, **keywords: Any) -> NoReturn:

@@ -17,6 +17,9 @@ class ConstexprFunction:
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
 
+    def __repr__(self) -> str:
+        return f"<constexpr function {self.__name__}>"
+
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """The function's value; `constexpr` arguments are unwrapped."""
         plain = {name: unwrap(value) for name, value in keywords.items()}
