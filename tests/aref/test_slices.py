@@ -28,11 +28,11 @@ def product(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
 
 
 @tawa.jit
-def scaled(x, w, s, out, N, K, B: tl.constexpr, KIND: tl.constexpr):
-    """A sum of scaled products that begins with numbers, of rows that may be 16."""
+def scaled(x, w, s, out, N, K, M: tl.constexpr, B: tl.constexpr, KIND: tl.constexpr):
+    """A sum of scaled products that begins with numbers."""
     n, k = tl.arange(0, B), tl.arange(0, 32)
-    m = tl.arange(0, 16)
-    acc = tl.full((16, B), 3, KIND)
+    m = tl.arange(0, M)
+    acc = tl.full((M, B), 3, KIND)
     for i in range(0, tl.cdiv(K, 32)):
         left = (k < K - i * 32) & (n < N)[:, None]
         xt = tl.load(
@@ -65,19 +65,21 @@ def test_teams_add_up_what_one_does(k: int, slices: int) -> None:
     assert (math.teams.value.data, math.sliced is not None) == (slices, True)
 
 
+@pytest.mark.parametrize("rows", [16, 64])  # by warps, by warp groups
 @pytest.mark.parametrize("kind", ["f32", "i32"])
 @pytest.mark.parametrize("slices", [2, 3])
-def test_scaled_sums_that_begin_with_numbers(kind: str, slices: int) -> None:
+def test_scaled_sums_that_begin_with_numbers(kind: str, slices: int, rows: int) -> None:
     a, (n, k) = Arrays(), (40, 160)
     element = "f16" if kind == "f32" else "i8"
-    x, w, s = a.random(element, 16, k), a.random(element, n, k), a.random(kind, 5)
-    out = a.output(kind, 16, n)
-    expected = np.full((16, n), 3.0)
+    x, w, s = a.random(element, rows, k), a.random(element, n, k), a.random(kind, 5)
+    out = a.output(kind, rows, n)
+    expected = np.full((rows, n), 3.0)
     for i in range(5):
         part = slice(32 * i, 32 * i + 32)
         expected += values(x)[:, part] @ values(w)[:, part].T * values(s)[i]
     given = [x, w, s, out, n, k]
-    constants = {"B": 64, "KIND": tl.float32 if kind == "f32" else tl.int32, "slice_k": slices}
+    element = tl.float32 if kind == "f32" else tl.int32
+    constants = {"M": rows, "B": 64, "KIND": element, "slice_k": slices}
     check(scaled, (1,), given, {3: expected}, 2e-3, levels=LEVELS, **constants)
 
 

@@ -40,7 +40,7 @@ LEVELS = ("tile", "aref", "hopper")
 CANNOT_BE_MET = {
     "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NoSuchSchedule", "NothingToAlternate",
     "NotSpecialisable", "PingPongNotPossible", "RegistersExceeded", "ScheduleRejected",
-    "SharedMemoryExceeded",
+    "SharedMemoryExceeded", "SlicesNotPossible",
 }  # fmt: skip
 """Errors that say that a combination of options is impossible."""
 

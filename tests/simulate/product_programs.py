@@ -242,6 +242,8 @@ class _Writer:
             found.pop("mma_depth")
         if "cluster" in found:
             found.pop("ctas_per_sm", None)
+        if self.random.random() < 0.15:
+            found["slice_k"] = pick((2, 3))
         return found
 
     def _begin(self) -> list[Any]:

@@ -18,7 +18,7 @@ EXAMPLES = 15
 
 CANNOT_BE_MET = {
     "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NotSpecialisable",
-    "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded",
+    "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded", "SlicesNotPossible",
 }  # fmt: skip
 """Errors that say that a combination of options is impossible: not what is tested here."""
 

@@ -147,6 +147,9 @@ class ScheduleLoops:
         if not any(isinstance(op, Dot) for op in body.ops) or find_chains(body):
             return False
         span = span_of(loop)
+        if group.slices > 1:
+            self.decided.add(LoopKeepsOrder("teams share its iterations", span=span))
+            return False
         graph = build(loop, group.warps.value.data, group.teams.value.data, target, depths)
         if isinstance(graph, str):
             self.decided.add(LoopKeepsOrder(graph, span=span))

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -131,16 +131,20 @@ class Start(ArefOp):
         super().__init__(result_types=[CursorType()])
 
 
+def _moves_own(op: Operation) -> bool:
+    return isinstance(op, Advance) and op.cursor is None
+
+
 @irdl_op_definition
 class Advance(ArefOp):
-    """Move a cursor of a ring on by `count` slots (0 or more)."""
+    """Move a cursor of a ring on by `count` slots (0 or more): the group's own if none is named."""
 
     name: ClassVar[str] = "aref.advance"
     ref: SSAValue = operand_def(RefType)
     count: SSAValue = operand_def(i32)
     cursor: SSAValue | None = opt_operand_def(CursorType)
     result: SSAValue = result_def(CursorType)
-    traits = traits_def(Pure())
+    traits = traits_def(Effects(writes(TAKEN, "ref").when(_moves_own)))
     assembly_format = "$ref `by` $count (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref)"
 
     def __init__(self, ref: SSAValue, count: SSAValue, cursor: SSAValue | None = None):
