@@ -221,3 +221,28 @@ def test_converted_operands_are_staged_as_their_registers_run(
         widened, (1,), [a, b, c, n, k], {2: expected}, 1e-5, ("tile", "hopper", "ptx"), **constants
     )
     assert "st.shared.u16" not in compiled.stages["ptx"]
+
+
+@tawa.jit
+def across(a, b, c, K: tl.constexpr, COLUMNS: tl.constexpr, DOWN: tl.constexpr):
+    """B's neighbours lie along its columns, or along K; nothing is loaded ahead."""
+    m, n, k = tl.arange(0, 64), tl.arange(0, COLUMNS), tl.arange(0, K)
+    x = tl.load(a + m[:, None] * K + k[None, :])
+    at = n[:, None] + k[None, :] * COLUMNS if DOWN else n[:, None] * K + k[None, :]
+    y = tl.load(b + at)
+    tl.store(c + m[:, None] * COLUMNS + n[None, :], tl.dot(x, y.T))
+
+
+@pytest.mark.parametrize("down", [True, False])
+@pytest.mark.parametrize(("columns", "k"), [(24, 32), (16, 64), (64, 32), (8, 16)])
+def test_narrow_operands_lie_where_their_rows_have_a_swizzle(
+    arrays: Arrays, columns: int, k: int, down: bool
+) -> None:
+    a, b = (
+        arrays.random("f16", 64, k),
+        arrays.random("f16", *((k, columns), (columns, k))[not down]),
+    )
+    expected = values(a) @ (values(b) if down else values(b).T)
+    given = [a, b, arrays.output("f32", 64, columns)]
+    constants = {"K": k, "COLUMNS": columns, "DOWN": down}
+    check(across, (1,), given, {2: expected}, 1e-5, levels=["hopper", "ptx"], **constants)

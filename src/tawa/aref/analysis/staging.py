@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.aref.analysis.slots import swizzle_for
 from tawa.aref.dialect.ops import (
     DotIssue,
     DotWait,
@@ -14,7 +15,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
 )
 from tawa.base.spans import copy_span
-from tawa.base.types import shape_of
+from tawa.base.types import element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import (
@@ -134,6 +135,15 @@ def runs_down(value: SSAValue) -> bool:
             break
         source = tiles[0]
     return isinstance(value.owner, Trans) and value.owner.permutation == (1, 0)
+
+
+def copied_turned(value: SSAValue) -> bool:
+    """Whether a tile that products read either way is copied to shared memory as its transpose.
+
+    As it lies where it comes from, if such rows have a swizzle.
+    """
+    down, (rows, columns) = runs_down(value), shape_of(value.type)
+    return down if swizzle_for(rows if down else columns, element_of(value.type)) else not down
 
 
 def turned(value: SSAValue, before: Operation) -> SSAValue:

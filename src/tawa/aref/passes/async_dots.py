@@ -20,7 +20,7 @@ from tawa.aref.analysis.dot_waits import erase_consumed, move_consumed, slots_of
 from tawa.aref.analysis.layouts import operand_words, same_values
 from tawa.aref.analysis.products import from_registers, is_view, is_window, needs_transpose, view_of
 from tawa.aref.analysis.slots import slot_bytes
-from tawa.aref.analysis.staging import drop_unread, runs_down, staged, turned
+from tawa.aref.analysis.staging import copied_turned, drop_unread, staged, turned
 from tawa.aref.dialect.ops import (
     Consumed,
     Create,
@@ -161,7 +161,7 @@ class AsyncDots:
         block = before.parent
         assert block is not None
         owner, source = value.owner, value
-        transposes = runs_down(value) if byte_size(element_of(value.type)) == 2 else inner == 0
+        transposes = copied_turned(value) if byte_size(element_of(value.type)) == 2 else inner == 0
         if transposes and isinstance(owner, Trans) and owner.permutation == (1, 0):
             source = owner.value
         elif transposes:

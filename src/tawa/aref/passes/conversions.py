@@ -26,7 +26,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.products import is_view
 from tawa.aref.analysis.registers import Sharing, accumulator_registers
-from tawa.aref.analysis.staging import runs_down
+from tawa.aref.analysis.staging import copied_turned
 from tawa.aref.dialect.ops import (
     Consumed,
     Create,
@@ -67,7 +67,7 @@ class _Operand:
         """Whether its slot holds the transpose: products of other than halves want K contiguous."""
         _, index = self.dots[0]
         narrow = byte_size(element_of(self.value.type)) != 2
-        return index == 1 if narrow else runs_down(self.value)
+        return index == 1 if narrow else copied_turned(self.value)
 
     @property
     def tile(self) -> TensorType[Attribute]:
