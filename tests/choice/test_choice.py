@@ -14,7 +14,8 @@ from tawa.base.errors import TawaError
 from tawa.codegen.lower import RegistersExceeded
 from tawa.driver.choice.candidates import Candidate, by_itself, candidates
 from tawa.driver.choice.choose import Ranking, ranking
-from tawa.driver.choice.profile import Profile, Sizes
+from tawa.driver.choice.model import launch_cycles
+from tawa.driver.choice.profile import Cost, Loop, Profile, Sizes
 from tawa.driver.choosing import Fitted, Rejected, fitted, profile_for
 from tawa.ir.decisions.choice import Chosen
 from tawa.machine.chips import H200
@@ -151,6 +152,20 @@ def test_half_of_the_work_takes_half_of_the_time():
         for causal in (False, True)
     )
     assert 0.4 < half / whole < 0.8
+
+
+@pytest.mark.parametrize(
+    ("groups", "resident", "least", "most"),
+    [(1, 1, 0.99, 1.01), (2, 1, 0.0, 0.5), (1, 2, 0.0, 0.5)],
+)
+def test_only_several_groups_or_ctas_hide_code_behind_products(groups, resident, least, most):
+    def cycles(ordinary: float) -> float:
+        loop = Loop(Cost(tensor=1000, ordinary=ordinary), (), feeds=True)
+        sizes, found = Sizes((132 * resident,)), Profile(loops=(loop,), groups=groups)
+        return launch_cycles(found, sizes, Candidate((), resident), H200) / resident
+
+    filling = 300 / resident  # half of an iteration, before the first
+    assert least < (cycles(600) - cycles(0) - filling) / 600 < most
 
 
 def test_few_programs_are_left_as_written():

@@ -89,6 +89,20 @@ def test_lanes_side_by_side_combine_neighbours(kernel: tawa.Kernel):
 
 
 @tawa.jit
+def added(x, out, N: tl.constexpr):
+    tl.atomic_add(out + tl.arange(0, N), tl.load(x + tl.arange(0, N)))
+
+
+@pytest.mark.parametrize(("element", "together"), [("f32", 4), ("bf16", 8), ("f64", 1), ("i32", 1)])
+def test_neighbours_are_added_together_where_an_instruction_does(element: str, together: int):
+    module = added.compile(f"*{element}:16", f"*{element}:16", 1024).module("hopper")
+    (op,) = [op for op in module.walk() if isinstance(op, GlobalAtomic)]
+    assert op.vector.value.data == together
+    where = layout_of(op.value).coordinates[:, :together, 0]
+    assert (np.diff(where, axis=1) == 1).all()
+
+
+@tawa.jit
 def says(x, N: tl.constexpr):
     at = tl.arange(0, N)
     v = tl.load(x + at)

@@ -56,6 +56,26 @@ def test_the_solver_is_asked_for_nothing_that_is_refused(monkeypatch: pytest.Mon
     assert all(answers)
 
 
+def test_the_search_ends_after_a_few_periods_that_are_left_undecided(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked: list[Model] = []
+    plain = Model.solve
+
+    def tired(self: Model, work: float) -> object:
+        asked.append(self)
+        if len(asked) == 1:
+            return plain(self, work)
+        self.undecided = True
+        return None
+
+    monkeypatch.setattr(Model, "solve", tired)
+    search = modulo._Search(graph(), H100, 255, 2, 0)
+    assert search.ranked(0) is not None
+    assert search.ranked(1) is None
+    assert len(asked) == 1 + modulo.PATIENCE
+
+
 COSTS = st.lists(st.integers(0, 400), min_size=32, max_size=32)
 REGISTERS = st.lists(st.sampled_from((0, 2, 16, 32, 64)), min_size=32, max_size=32)
 

@@ -32,6 +32,15 @@ def test_limits_are_taken_apart() -> None:
     assert facts.bounds(plus(A, scaled(over(A, 8), 8), -1)) == (-7, 7)
 
 
+def test_quotients_and_residues_are_bounded_as_closely_as_they_can_be() -> None:
+    facts = Facts()
+    assert facts.bounds(term("residue", A, 8)) == (0, 7)
+    assert facts.bounds(term("quotient", A, 8)) == (None, None)
+    facts.restrict(A, (-5, 16))
+    assert facts.bounds(term("quotient", A, 8)) == (-1, 2)
+    assert facts.bounds(plus(scaled(term("quotient", A, 8), 8), term("residue", A, 8))) == (-8, 23)
+
+
 def _condition(number: Number) -> Term:
     found = applied("cmpi_sgt", "i1", [number, 0])
     assert isinstance(found, Sum)
@@ -62,13 +71,16 @@ def _drawn(draw: random.Random, depth: int) -> tuple[Number, str]:
         return (term("parameter", name), name) if draw.random() < 0.8 else (7, "7")
     (a, one), (b, other) = _drawn(draw, depth - 1), _drawn(draw, depth - 1)
     factor = draw.choice([1, 1, -1, 2, 4, -4])
-    match draw.choice(["plus", "plus", "min", "max", "over"]):
+    match draw.choice(["plus", "plus", "min", "max", "over", "quotient", "residue"]):
         case "plus":
             return plus(a, b, factor), f"({one} + {factor} * {other})"
         case "min":
             return least(a, b), f"min({one}, {other})"
         case "max":
             return most(a, b), f"max({one}, {other})"
+        case "quotient" | "residue" as part if isinstance(a, Sum):
+            by = draw.choice([2, 4])
+            return term(part, a, by), f"({one} {'//' if part == 'quotient' else '%'} {by})"
         case _:
             by = draw.choice([2, 4])
             return scaled(over(a, by), factor), f"({factor} * int({one} / {by}))"
