@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 from checks import check_comments, op_counts
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
+from xdsl.ir import Block, Region
 
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect import ops as aref
 from tawa.driver.compiled import Compiled
 from tawa.driver.inspection.products import products_in_flight
+from tawa.hopper.dialect.matrix import WgmmaWait
 from tawa.ir.decisions.loops import ProductsInFlight
 from tawa.ir.decisions.memory import LoadsRunAhead
 from tawa.ir.decisions.roles import NotSpecialised
@@ -79,6 +82,15 @@ def test_a_role_keeps_only_what_its_effects_need() -> None:
     assert not any("put" in op.name for op in found["math"].walk())
     (loop,) = [op for op in found["load"].walk() if isinstance(op, scf.ForOp)]
     assert all(isinstance(r.type, aref.CursorType) for r in loop.results)
+
+
+def test_only_waits_inside_of_loops_leave_products_in_flight() -> None:
+    bound, counter = arith.ConstantOp(IntegerAttr(4, i32)), Block(arg_types=[i32])
+    counter.add_ops([WgmmaWait(1), scf.YieldOp()])
+    loop = scf.ForOp(bound, bound, bound, [], Region(counter))
+    assert products_in_flight(ModuleOp([])) is None
+    assert products_in_flight(ModuleOp([WgmmaWait(2)])) == 0
+    assert products_in_flight(ModuleOp([bound, WgmmaWait(2), loop])) == 1
 
 
 @pytest.mark.parametrize("depth", [0, 1, 2])

@@ -121,6 +121,10 @@ def test_a_pass_that_comes_too_late_is_named(moved: str, before: str, missing: P
     order.insert(order.index(steps[before]) + 1, steps[moved])
     found = list(violations(order, AT_LEVEL["tile"], AT_LEVEL["aref"]))
     assert (moved, missing, before) in [(v.step, v.missing, v.lost_to) for v in found]
+    for violation in found:
+        assert str(violation).endswith(
+            f"; {violation.lost_to} invalidated it" if violation.lost_to else " establishes"
+        )
 
 
 def test_a_pass_left_out_is_missed():

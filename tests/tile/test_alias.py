@@ -1,4 +1,4 @@
-"""What memory descriptors reach that the host makes, and which blocks are stored to twice."""
+"""What memory descriptors and arguments reach, and which blocks are stored to twice."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tawa.base.types import DescType
 from tawa.tile.analysis.alias import STORED_BEFORE, origins
 from tawa.tile.dialect.ops import DescStore, tile_context
 from tawa.tile.passes.overlaps import Overlaps
+from tawa.tile.passes.same_arrays import SameArrays
 
 
 @tawa.jit
@@ -57,3 +58,19 @@ def test_blocks_are_combined_in_any_order_only_if_both_say_how(first, later, wai
     Overlaps(Options()).apply(module)
     stores = [op for op in module.walk() if isinstance(op, DescStore)]
     assert [STORED_BEFORE in op.attributes for op in stores] == [False, waits]
+
+
+@pytest.mark.parametrize(("other", "uses"), [("f32", 2), ("i32", 1)])
+def test_an_argument_stands_for_another_of_its_type(other: str, uses: int):
+    source = f"""func.func @f(%x : !tawa.ptr<f32>, %y : !tawa.ptr<{other}>) {{
+        %a = tile.load %x : !tawa.ptr<f32> -> f32
+        %b = tile.load %y : !tawa.ptr<{other}> -> {other}
+        func.return
+    }}"""
+    module = Parser(tile_context(), source).parse_module()
+    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    x, y = kernel.args
+    x.name_hint, y.name_hint = "x", "y"
+    SameArrays(Options(same_array=(("x", "y"),))).apply(module)
+    module.verify()
+    assert [len(list(argument.uses)) for argument in (x, y)] == [uses, 2 - uses]

@@ -185,6 +185,10 @@ def test_verifiers_say_what_is_wrong(line: str) -> None:
         module.verify()
 
 
+def test_a_range_may_have_one_element() -> None:
+    parse("func.func @f() {\n%r = tile.arange 7 to 8 : tensor<1xi32>\nfunc.return\n}").verify()
+
+
 def test_map_builds_on_any_container() -> None:
     module = parse("func.func @f(%x : tensor<4xi32>) {\nfunc.return\n}")
     (argument,) = next(iter(module.body.block.ops)).regions[0].block.args
