@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, cached_property, partial
 from typing import Any
 
 from xdsl.dialects import func, scf
@@ -71,6 +71,14 @@ class Access:
     aged: frozenset[Operation] = frozenset()
     """Loops that have gone on to another iteration since."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Computed once: every branch looks all accesses up that may be open."""
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
+
 
 RELEASED = Access(
     frozenset((None,)), writes=True, atomic=False, engine=False, own=None, places=None
@@ -88,38 +96,59 @@ class _State:
     """Writes of threads that the copy engine may not see yet."""
     copies: list[Access] = field(default_factory=list[Access])
     """Writes by the copy engine that may not be complete."""
-    met: list[tuple[Access, Operation]] = field(default_factory=list[tuple[Access, Operation]])
-    """Accesses after which threads have met, and where: not for their sake, as far as is known."""
+    met: dict[Operation, frozenset[Access]] = field(
+        default_factory=dict[Operation, "frozenset[Access]"]
+    )
+    """Where threads have met after which accesses: not for their sake, as far as is known."""
+    followed: dict[Access, None] = field(default_factory=dict[Access, None])
+    """All accesses of `met`. Branches leave as many meetings open as there are accesses."""
 
     def joined(self, other: _State) -> _State:
         """What may be open on one of two ways."""
+        met = dict(self.met)
+        for op, accesses in other.met.items():
+            own = met.get(op, accesses)
+            met[op] = own if own is accesses else own | accesses
         return _State(
             list(dict.fromkeys([*self.apart, *other.apart])),
             list(dict.fromkeys([*self.unfenced, *other.unfenced])),
             list(dict.fromkeys([*self.copies, *other.copies])),
-            list(dict.fromkeys([*self.met, *other.met])),
+            met,
+            self.followed | other.followed,
         )
 
     def copy(self) -> _State:
         """The same, to be changed."""
-        return self.joined(_State())
+        return _State(
+            list(self.apart),
+            list(self.unfenced),
+            list(self.copies),
+            dict(self.met),
+            dict(self.followed),
+        )
 
     def aged(self, loop: Operation) -> _State:
         """The same an iteration later."""
-        old = partial(_aged, loop=loop)
+        old = cache(partial(_aged, loop=loop))
         apart, unfenced, copies = (
             [old(access) for access in part] for part in (self.apart, self.unfenced, self.copies)
         )
-        return _State(apart, unfenced, copies, [(old(access), at) for access, at in self.met])
+        met = {op: frozenset(map(old, accesses)) for op, accesses in self.met.items()}
+        return _State(apart, unfenced, copies, met, dict.fromkeys(map(old, self.followed)))
 
     def meets(self, op: Operation) -> None:
         """The threads meet at an op."""
         if ORDERS_MEMORY in op.attributes:
-            self.met.clear()
-        else:
-            new = [(access, op) for access in self.apart]
-            self.met = list(dict.fromkeys([*self.met, *new]))
+            self.forget_meetings()
+        elif self.apart:
+            self.met[op] = self.met.get(op, frozenset()).union(self.apart)
+            self.followed |= dict.fromkeys(self.apart)
         self.apart.clear()
+
+    def forget_meetings(self) -> None:
+        """The threads have met for the sake of all accesses."""
+        self.met.clear()
+        self.followed.clear()
 
 
 def _aged(access: Access, loop: Operation) -> Access:
@@ -201,7 +230,7 @@ class _RoleOrder:
             self._insert([BulkWait(0), *self.meet()], op)
             state.copies.clear()
             state.apart.clear()
-            state.met.clear()
+            state.forget_meetings()
         if RELEASED not in state.unfenced:
             state.unfenced.append(RELEASED)
 
@@ -228,11 +257,12 @@ class _RoleOrder:
         if new or any(self._conflict(a, access) for a in state.apart):
             new += self.meet()
             state.apart.clear()
-            state.met.clear()
+            state.forget_meetings()
             self._insert(new, op)
             return
-        for earlier, meeting in state.met:
-            if self._conflict(earlier, access):
+        ordered = {earlier for earlier in state.followed if self._conflict(earlier, access)}
+        for meeting, accesses in state.met.items() if ordered else ():
+            if not ordered.isdisjoint(accesses):
                 meeting.attributes[ORDERS_MEMORY] = UnitAttr()
 
     @staticmethod

@@ -41,9 +41,6 @@ class Places:
             count //= values
         return count <= 1
 
-    def __hash__(self) -> int:
-        return hash((self.map, self.extents))
-
 
 def places_of(op: Operation, value: SSAValue | None) -> Places | None:
     """Where an op accesses memory through a value; None if that is not known."""

@@ -41,6 +41,9 @@ class Affine:
     terms: Mapping[Product, int] = field(default_factory=dict[Product, int])
     parts: tuple[Part, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash((self.constant, frozenset(self.terms.items()), self.parts))
+
     def plus(self, other: Affine, times: int = 1) -> Affine:
         """The sum of this and a multiple of another."""
         keys = dict.fromkeys([*self.terms, *other.terms])

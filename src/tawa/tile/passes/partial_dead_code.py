@@ -45,18 +45,24 @@ class PartialDeadCode:
         """Rewrite the loops of every kernel."""
         for kernel in [op for op in module.ops if isinstance(op, func.FuncOp)]:
             top = kernel.body.block
+            loops = [op for op in top.walk() if isinstance(op, scf.ForOp)]
+            if not loops:
+                continue
             conditions = {op: list(_conditions(op)) for op in top.walk() if has_effect(op)}
             for condition in dict.fromkeys(c for found in conditions.values() for c in found):
-                always = {op for op, found in conditions.items() if condition not in found}
-                self._guard(top, condition, always)
+                open_to_it = [loop for loop in loops if _is_known_before(condition, loop)]
+                if open_to_it:  # what the others need is not looked for in vain
+                    always = {op for op, found in conditions.items() if condition not in found}
+                    self._guard(top, condition, always, open_to_it)
 
-    def _guard(self, top: Block, condition: SSAValue, always: set[Operation]) -> None:
+    def _guard(
+        self, top: Block, condition: SSAValue, always: set[Operation], loops: list[scf.ForOp]
+    ) -> None:
         """Guard what nothing needs that is done `always`."""
         ops, values = needed(top, lambda op: op in always)
-        for loop in [op for op in top.walk() if isinstance(op, scf.ForOp)]:
+        for loop in loops:
             inside = _only_for_others(loop, ops, values)
-            few = sum(map(_elements, inside)) < self.options.machine.branch_elements
-            if few or not _is_known_before(condition, loop):
+            if sum(map(_elements, inside)) < self.options.machine.branch_elements:
                 continue
             branch = _branch(loop, _copy_before(condition, loop), inside)
             span = span_of(inside[0]) or span_of(loop)
