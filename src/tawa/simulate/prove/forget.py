@@ -9,7 +9,7 @@ stands for all launches whose numbers fit it, and each of these steps only adds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from tawa.simulate.prove.unknowns import (
     Sum,
     Term,
     Terms,
+    applied,
     is_condition,
     parts_of,
     plus,
@@ -38,6 +39,8 @@ HELD = 8
 """Iterations up to which a loop waits for those who are behind, so that they are taken up alike."""
 NAMED = ("new", "op", "block")
 """Kinds of terms for which a new unknown may be put in."""
+LOGICAL = ("andi", "ori", "xori")
+"""Functions that join conditions."""
 UNKNOWN = ("new", "bit")
 """Kinds of terms that no actor can come to again by itself."""
 
@@ -101,10 +104,10 @@ def _decide(actors: list[Walker], path: Path) -> None:
             for loop in actor.loops_open
         ]
     path.facts = path.facts.said_again(simple)
-    known: dict[tuple[object, int], Term] = {}
+    known: dict[tuple[Terms, int], Term] = {}
     same: dict[Term, Term] = {}
     for (left, step), shift in path.shifts.items():
-        key = _terms(simple(Sum(0, left))), step  # pyright: ignore[reportArgumentType]
+        key = _terms(simple(Sum(0, left))), step
         same[shift] = known.setdefault(key, shift)
     path.shifts = known
     _put_for({old: new for old, new in same.items() if old != new}, actors, path)
@@ -129,7 +132,7 @@ def _put_for(names: dict[Term, Term], actors: list[Walker], path: Path) -> None:
         ]
     path.facts = _changed(path.facts, change, names)
     path.shifts = {
-        (replaced(Sum(0, left), change, frozenset(names)).terms, step): names.get(shift, shift)  # pyright: ignore
+        (_terms(replaced(Sum(0, left), change, frozenset(names))), step): names.get(shift, shift)
         for (left, step), shift in path.shifts.items()
     }
 
@@ -205,8 +208,8 @@ def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int
     facts = _changed(path.facts, change, (shift,))
     for (left, step), held in list(path.shifts.items()):
         if held == shift:
-            del path.shifts[left, step]  # pyright: ignore[reportArgumentType]
-            if exact and isinstance(left, tuple):
+            del path.shifts[left, step]
+            if exact:
                 _carry_over(path, facts, Sum(0, left), scaled(term(*new), path.period), by)
     facts.put(term(*new), (1, None))
     facts.widen(new)
@@ -417,37 +420,73 @@ def _name(actors: list[Walker], path: Path, number: Sum) -> None:
 def _forget_reasons(actors: list[Walker], path: Path) -> None:
     """Keep of a condition whose numbers nobody holds besides that it is one, the same everywhere.
 
-    What a tile was shared with, say, is known for as long as its slots are out, not why.
+    What a tile was shared with, say, is known for as long as its slots are out, not why. Of what is
+    made of several conditions, some of which are also held apart, each gets a name.
     """
     asked = {("block", axis) for actor in actors for axis in actor.axes[actor.at]}
-    held = set(_numbers_held(actors))
-    conditions = {n for n in held if is_condition(n) and isinstance(n, Sum)}
-    kept = asked | {t for number in held - conditions for t in symbols(number)}
+    numbers = dict.fromkeys(n for n in _numbers_held(actors) if isinstance(n, Sum))
+    conditions = [number.terms[0][0] for number in numbers if is_condition(number)]
+    others = (number for number in numbers if not is_condition(number))
+    kept = asked.union(*map(symbols, others))
     names: dict[Term, Term] = {}
-    for number in conditions:
-        found = number.terms[0][0]
-        of = {t for t in symbols(number) if t[0] in PAST} - {found}
+    for found in dict.fromkeys(_apart(conditions)):
+        of = {t for t in symbols(term(*found)) if t[0] in PAST} - {found}
         if not of <= kept:  # so nobody comes to it again by another way
-            names[found] = ()
-    if not names:
-        return
-    for number in _numbers_held(actors):
-        found = number.terms[0][0] if isinstance(number, Sum) else None
-        if found in names and not names[found]:
             path.unknowns += 1
             names[found] = ("bit", "i1", path.unknowns)
+    if not names:
+        return
     for actor in actors:
         for value in actor.live[actor.at]:
-            actor.values[value] = _by_name(actor.values[value], names)
+            held = actor.values[value]
+            if isinstance(held, Sum) and is_condition(held):
+                actor.values[value] = _by_name(held, names)
 
 
-def _by_name(held: object, names: dict[Term, Term]) -> object:
-    """A condition, or its opposite, by another name."""
-    if not isinstance(held, Sum) or not is_condition(held):
+def _apart(held: Sequence[Term]) -> Iterator[Term]:
+    """The largest conditions that held ones are made of whose own parts are nowhere else."""
+    inside: dict[Term, set[Term]] = {}
+    above: dict[Term, set[Term]] = {found: {()} for found in held}
+    todo = list(held)
+    while todo:
+        found = todo.pop()
+        if found not in inside:
+            inside[found] = parts = {t for part in _joined(found) for t, _ in part.terms}
+            for part in parts:
+                above.setdefault(part, set()).add(found)
+            todo += parts
+
+    def below(found: Term) -> set[Term]:
+        return inside[found].union(*map(below, inside[found]))
+
+    def largest(found: Term) -> Iterator[Term]:
+        own = below(found)
+        if all(above[part] <= own | {found} for part in own):
+            yield found
+        else:
+            for part in _joined(found):
+                yield from largest(part.terms[0][0])
+
+    return (part for found in held for part in largest(found))
+
+
+def _joined(found: Term) -> Iterator[Sum]:
+    """The conditions that one is made of by logical functions."""
+    if found[:1] == ("op",) and found[1] in LOGICAL:
+        yield from (p for p in parts_of(found) if isinstance(p, Sum) and is_condition(p))
+
+
+def _by_name(held: Number, names: dict[Term, Term]) -> Number:
+    """A condition, or its opposite, with those that it is made of by other names."""
+    if not isinstance(held, Sum):
         return held
     (found, factor), constant = held.terms[0], held.constant
-    new = names.get(found)
-    return held if new is None else plus(constant, term(*new), factor)
+    if found in names:
+        return plus(constant, term(*names[found]), factor)
+    if not any(_joined(found)):
+        return held
+    parts = [_by_name(part, names) for part in parts_of(found)]
+    return plus(constant, applied(str(found[1]), "i1", parts), factor)
 
 
 # --- facts and names ----------------------------------------------------------------------------
