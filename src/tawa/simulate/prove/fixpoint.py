@@ -61,7 +61,7 @@ from tawa.simulate.prove.wheels import Wheels
 STATES = 20_000
 """States after which a proof gives up."""
 SECONDS = 60.0
-FIRST = 0.75
+FIRST = 0.85
 """The part of the time for the first try: with more states made alike, for clusters, or without."""
 LOOK_AT_CLOCK = 16
 """States between two looks at the clock, which may take longer than a state."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xdsl.dialects import scf
 
 from tawa.simulate.prove.facts import Facts
-from tawa.simulate.prove.unknowns import Number, Sum, Term, plus, term
+from tawa.simulate.prove.unknowns import Number, Sum, Term, Terms, plus, term
 
 
 class NotProvable(Exception):
@@ -50,7 +50,7 @@ class Path:
     """What the actors of one path share: its decisions, and the unknowns that it has met."""
 
     facts: Facts
-    shifts: dict[tuple[object, int], Term]
+    shifts: dict[tuple[Terms, int], Term]
     """For loops by what is left and by their step: an unknown that is still 0."""
     period: int = 1
     unknowns: int = 0

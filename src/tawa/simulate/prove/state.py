@@ -136,43 +136,36 @@ class Cluster:
         return rows
 
     def change_clocks(self, change: Callable[[Array], Array]) -> None:
-        """Change every clock."""
+        """Change every clock: `change` takes all of them, `[clocks, 4, components]`."""
+        rows = iter(change(np.stack(self._clocks())))
         for actor in self.actors:
-            actor.clock = change(actor.clock)
-            actor.matrix_issued = [change(clock) for clock in actor.matrix_issued]
+            actor.clock = np.stack([next(rows) for _ in range(actor.warps.count)])
+            actor.matrix_issued = [next(rows) for _ in actor.matrix_issued]
         for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
-            barrier.collected = change(barrier.collected)
-            barrier.published = change(barrier.published)
+            barrier.collected, barrier.published = next(rows), next(rows)
 
     # --- ranks ----------------------------------------------------------------------------------
 
-    def _compared(self, row: int, count: int) -> list[set[int]]:
-        """Times of each component with which a clock's row is compared, besides the present.
+    def _mark_compared(self, marked: Array) -> None:
+        """Mark the times of each component with which a clock's row is compared, in `marked[row]`.
 
         The rows `SEEN` and `FENCED` with all accesses, `LOADED` with reads, `SEEN` also with when
         barriers were initialised, `TIMED` with waits that have gone on.
         """
-        found: list[set[int]] = [set() for _ in range(count)]
-        for component, time in self._times_of(row):
-            found[component].add(time)
-        return found
-
-    def _times_of(self, row: int) -> Iterator[tuple[int, int]]:
-        barriers = list(mbarriers_of(self.machine))
-        if row == TIMED:
-            for passed in (wait for barrier in barriers for wait in barrier.passed):
-                yield from zip(passed.components, passed.times, strict=True)
-            return
         for shadow in (cta.shadow for cta in self.machine.ctas):
-            if row != LOADED:
-                yield from zip(shadow.writer.tolist(), shadow.written.tolist(), strict=True)
             pieces, readers = shadow.read.nonzero()
-            times: list[int] = shadow.read[pieces, readers].tolist()
-            yield from zip(readers.tolist(), times, strict=True)
-        if row == SEEN:
-            yield from (barrier.initialised for barrier in barriers)
-            for cta in self.machine.ctas:
-                yield from ((component, time) for component, time, *_ in cta.remote)
+            times = shadow.read[pieces, readers]
+            for row in (SEEN, FENCED):
+                marked[row, shadow.writer, shadow.written] = True
+            for row in (SEEN, FENCED, LOADED):
+                marked[row, readers, times] = True
+        for barrier in mbarriers_of(self.machine):
+            marked[SEEN, barrier.initialised[0], barrier.initialised[1]] = True
+            for wait in barrier.passed:
+                marked[TIMED, wait.components, wait.times] = True
+        for cta in self.machine.ctas:
+            for component, time, *_ in cta.remote:
+                marked[SEEN, component, time] = True
 
     def _present(self) -> dict[int, tuple[int, int | None]]:
         """The present of each component; for barriers also the running phase, else None."""
@@ -197,18 +190,17 @@ class Cluster:
         machine = self.machine
         return machine.meeting if rank < 0 else machine.ctas[rank].named.get(number)
 
-    def _tables(self, most: int, count: int) -> tuple[Array, Array]:
+    def _tables(
+        self, present: dict[int, tuple[int, int | None]], most: int, count: int
+    ) -> tuple[Array, Array]:
         """What each time of each component becomes.
 
         First for the rows of clocks, `[4, components, times]`: the rank of the last time before it
         that the row is compared with. Then for those times themselves, `[components, times]`.
         """
-        present = self._present()
         times = np.arange(most + 4)
         marked = np.zeros((ROWS, count, most + 4), bool)
-        for row in (SEEN, FENCED, TIMED, LOADED):
-            for component, found in enumerate(self._compared(row, count)):
-                marked[row, component, list(found)] = True
+        self._mark_compared(marked)
         marked[:, :, 0] = True
         # What is to come: accesses by warps from their present on, by engines after it. That a
         # phase or a meeting is over is asked of the row `TIMED` alone.
@@ -267,9 +259,8 @@ class Cluster:
                 least[row] = np.concatenate(clocks).min(axis=0) if clocks else NOBODY
             _drop_known(barrier, least[row])
 
-    def _touch_late(self) -> None:
+    def _touch_late(self, now: dict[int, tuple[int, int | None]]) -> None:
         """Keep the last touch of another CTA; where states are to be alike, the last release's."""
-        now = self._present()
         for cta in self.machine.ctas:
             latest: dict[int, int] = {}
             for component, time, *_ in cta.remote:
@@ -333,16 +324,15 @@ class Cluster:
             self._drop_added_waits()
         self._forget_clocks()
         self._drop_known_waits()
-        self._touch_late()
+        present = self._present()
+        self._touch_late(present)
         clocks = np.stack(self._clocks())
         count = clocks.shape[2]
         most = max(int(clocks.max()), *(int(c.shadow.written.max()) for c in self.machine.ctas))
-        most = max(most, *(now for now, _ in self._present().values()))
-        rows, table = self._tables(most, count)
+        most = max(most, *(now for now, _ in present.values()))
+        rows, table = self._tables(present, most, count)
         columns, every = _numbers(count), _numbers(ROWS)[:, None]
-        for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
-            barrier.collected = rows[every, columns, barrier.collected]
-            barrier.published = rows[every, columns, barrier.published]
+        self.change_clocks(lambda clocks: rows[every, columns, clocks])
         for barrier in mbarriers_of(self.machine):
             self._replace_phase(barrier, table)
         for (rank, number), component in self.meetings.items():
@@ -350,8 +340,6 @@ class Cluster:
             if meeting is not None:
                 self._replace_generation(meeting, int(table[component, meeting.generation]))
         for actor in self.actors:
-            actor.clock = rows[every, columns, actor.clock]
-            actor.matrix_issued = [rows[every, columns, c] for c in actor.matrix_issued]
             self._replace_counts(actor, table)
         for cta in self.machine.ctas:
             shadow = cta.shadow
@@ -447,10 +435,9 @@ class Cluster:
 
     def _barrier(self, rank: int, found: BarrierState) -> Mbarrier:
         cta = self.machine.ctas[rank]
-        clock = self.machine.components.clock
         barrier = Mbarrier(
             cta.place(found.address), cta.barrier_components[found.address], found.arrivals,
-            clock(), clock(),
+            NOBODY, NOBODY,  # its clocks are set when all barriers are there
         )  # fmt: skip
         barrier.pending, barrier.bytes, barrier.phase = found.pending, found.bytes, found.phase
         barrier.announced, barrier.landed, barrier.late = found.announced, found.landed, found.late

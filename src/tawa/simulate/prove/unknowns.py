@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import lru_cache
 from math import gcd
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 Term: TypeAlias = tuple[Hashable, ...]
 Terms: TypeAlias = tuple[tuple[Term, int], ...]
@@ -20,11 +20,30 @@ Range: TypeAlias = tuple[int | None, int | None]
 """The least and the largest value; None is no bound."""
 
 
-class Sum(NamedTuple):
-    """`constant` and the terms, each times its factor; there is at least one, none twice."""
+class Sum:
+    """`constant` and the terms, each times its factor; there is at least one, none twice.
 
-    constant: int
-    terms: Terms
+    It never changes. Sums stand in terms of others, so each keeps its hash.
+    """
+
+    __slots__ = ("_hash", "constant", "terms")
+
+    def __init__(self, constant: int, terms: Terms) -> None:
+        self.constant, self.terms = constant, terms
+        self._hash = hash((constant, terms))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Sum) or self._hash != other._hash:
+            return False
+        return self.constant == other.constant and self.terms == other.terms
+
+    def __repr__(self) -> str:
+        return f"Sum({self.constant}, {self.terms})"
 
 
 Number: TypeAlias = int | Sum
