@@ -142,6 +142,8 @@ EDITS = (
          ((r"(mbarrier_init %empty arrivals) 2", r"\1 1"),)),
     Edit("returned slot index off by one", "Deadlock",
          ((r"(%last = ew\.map remsi\()%before", r"\1%k"),)),
+    Edit("returned slot past the end of its row", "OutOfBounds",
+         ((r"mbarrier_arrive %empty\[%last\]", "mbarrier_arrive %empty[%depth]"),)),
     Edit("producer fills another slot than it announces", "OverwriteUnread",
          ((r"%b = hopper\.slot %b_ring\[%slot\]", "%b = hopper.slot %b_ring[%zero]"),)),
     Edit("consumer reads another slot than it waited for", "ReadBeforeFull",

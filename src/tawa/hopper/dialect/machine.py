@@ -136,6 +136,10 @@ class GlobalMemory(Protocol):
 class Barriers(Protocol):
     """mbarriers, named barriers and what orders them."""
 
+    def mbarrier_at(self, row: int, slots: int, slot: int) -> int:
+        """The address of one of a row's `slots`."""
+        ...
+
     def mbarrier_init(self, barrier: int, arrivals: int) -> None:
         """Set the arrivals of each phase."""
         ...

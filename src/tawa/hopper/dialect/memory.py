@@ -28,6 +28,7 @@ from tawa.base.types import byte_size, i8
 from tawa.hopper.dialect.access_text import CACHE_POLICIES
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
+from tawa.hopper.dialect.sync import barrier_address, barrier_at
 from tawa.hopper.dialect.text import (
     Writer,
     c_type,
@@ -209,7 +210,7 @@ class TmaLoad(HopperOp):
 
     def cuda(self, w: Writer) -> None:
         """One instruction."""
-        at = f"{w.name(self.barrier)} + {w.name(self.slot)} * 8"
+        at = barrier_at(w, self.barrier, self.slot)
         where = ", ".join(w.name(c) for c in reversed(self.coordinates))
         head = f"({w.name(self.tile)}, {w.name(self.map)}, {at}, {where}"
         name, more = "tma_load", ""
@@ -221,7 +222,7 @@ class TmaLoad(HopperOp):
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
-        barrier = m.integer(self.barrier) + m.integer(self.slot) * 8
+        barrier = barrier_address(m, self.barrier, self.slot)
         where = [m.integer(c) for c in self.coordinates]
         ctas = None if self.ctas is None else m.integer(self.ctas)
         return m.tma_load(m.value(self.map), where, m.integer(self.tile), barrier, ctas)

@@ -46,8 +46,10 @@ def barrier_at(w: Writer, barrier: SSAValue, slot: SSAValue) -> str:
 
 
 def barrier_address(m: Actor, barrier: SSAValue, slot: SSAValue) -> int:
-    """The address of one slot's mbarrier, of an actor."""
-    return m.integer(barrier) + m.integer(slot) * 8
+    """The address of one slot's mbarrier, of an actor. Raises `OutOfBounds`."""
+    kind = barrier.type
+    assert isinstance(kind, BarrierType)
+    return m.mbarrier_at(m.integer(barrier), kind.slots.data, m.integer(slot))
 
 
 @irdl_op_definition

@@ -319,10 +319,16 @@ class Instructions:
         self.fail(
             errors.OutOfBounds,
             "an mbarrier instruction outside the mbarriers",
-            expected="a slot of a row of mbarriers",
+            expected="a slot of the row of mbarriers that it names",
             found=self.cta.place(barrier),
             hint="check the slot index: it runs from 0 to the ring's depth - 1",
         )
+
+    def mbarrier_at(self, row: int, slots: int, slot: int) -> int:
+        """The address of one of a row's slots: past its end other mbarriers may lie."""
+        if not 0 <= slot < slots:
+            self.unknown_barrier(row + 8 * slot)
+        return row + 8 * slot
 
     def mbarrier(self, barrier: int, cta: Cta, asynchronous: bool = False) -> Mbarrier:
         """The mbarrier at an address, known to be initialised to all running warps."""

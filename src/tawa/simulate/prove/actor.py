@@ -35,6 +35,7 @@ from tawa.hopper.dialect.structure import (
 from tawa.hopper.dialect.sync import (
     ClusterSync,
     NamedBarrierSync,
+    barrier_address,
 )
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
@@ -362,7 +363,7 @@ class Walker(HopperActor):
     def _steps_of(self, op: Operation) -> Steps:
         if isinstance(op, TmaLoad):
             ctas = None if op.ctas is None else self.integer(op.ctas)
-            barrier = self.integer(op.barrier) + 8 * self.integer(op.slot)
+            barrier = barrier_address(self, op.barrier, op.slot)
             return self.tma_load(self.value(op.map), (), self._box_at(op), barrier, ctas)
         if isinstance(op, TmaStore):
             return self.tma_store(self.value(op.map), (), self._box_at(op))
