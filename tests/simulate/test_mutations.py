@@ -9,30 +9,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from launches import Small
-from mutations import Mutant, mutants, mutate, same, sample, verdict
+from mutations import equivalent, mutants, mutate, same, sample, verdict
 
 from tawa.driver.compiled import spec_of
-
-IDEMPOTENT = {
-    "hopper.fence_barrier_init", "hopper.cta_sync", "hopper.mbarrier_wait", "hopper.wgmma_fence",
-    "hopper.wgmma_commit", "hopper.wgmma_wait", "hopper.bulk_wait_read", "hopper.bulk_commit",
-    "hopper.named_barrier_sync", "hopper.fence_proxy_async", "hopper.tma_store",
-}  # fmt: skip
-"""Ops that do the same done twice: waits, fences, meetings, an empty group, the same store again."""
-
-REDUNDANT = {"hopper.wgmma_wait", "hopper.named_barrier_sync", "hopper.mbarrier_wait"}
-"""Waits that may order nothing new: before the first product, or implied by other waits."""
-
-
-def equivalent(mutant: Mutant) -> str | None:
-    """Why an edit may change nothing; None if it must be caught."""
-    if mutant.kind == "duplicate" and mutant.op in IDEMPOTENT:
-        return "done twice"
-    if mutant.kind == "less" and mutant.op in ("hopper.wgmma_wait", "hopper.bulk_wait_read"):
-        return "waits for more"
-    if mutant.kind in ("delete", "more") and mutant.op in REDUNDANT:
-        return "redundant"
-    return None
 
 
 def judged(small: Small, options, output, reference, chosen=lambda found: found):
