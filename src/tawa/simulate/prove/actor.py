@@ -22,21 +22,9 @@ from tawa.hopper.dialect.core import HopperOp
 from tawa.hopper.dialect.gather import SharedGather
 from tawa.hopper.dialect.machine import Steps
 from tawa.hopper.dialect.matrix import Wgmma
-from tawa.hopper.dialect.memory import (
-    TmaLoad,
-    TmaStore,
-)
-from tawa.hopper.dialect.structure import (
-    BlockId,
-    NumBlocks,
-    PlanEntry,
-    Role,
-)
-from tawa.hopper.dialect.sync import (
-    ClusterSync,
-    NamedBarrierSync,
-    barrier_address,
-)
+from tawa.hopper.dialect.memory import TmaLoad, TmaStore
+from tawa.hopper.dialect.structure import BlockId, NumBlocks, PlanEntry, Role
+from tawa.hopper.dialect.sync import ClusterSync, NamedBarrierSync, barrier_address
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret import errors
