@@ -17,6 +17,7 @@ SLIPS: dict[str, str] = {
     "another language's element type": "def f (x: float32[b, n]) = x",
     "open bracket": "def f (x: f32[b, n) = x",
     "keyword argument": "def f x = sum(x, axis=1)",
+    "kept axis": "def f x = x - mean{axis = -1, keepdims = true} x",
     "static argument behind": "def f x = sum x axis=1",
     "colon in braces": "def f x = sum{axis: 1} x",
     "nothing after an operator": "def f x = x +",

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tawa.cli import compile as command
@@ -17,7 +18,7 @@ from tawa.cli.compile import (
     write_output,
 )
 from tawa.cli.kernel_file import NoExample
-from tawa.cli.run import relative_error
+from tawa.cli.run import compared, relative_error
 
 SOURCE = """
 import numpy as np
@@ -197,3 +198,12 @@ def test_errors_of_results():
     assert relative_error([1.0, 2.0], [1.0, 2.0]) == 0
     assert relative_error([3.0, 4.0], [0.0, 0.0]) == 5
     assert relative_error([float("nan")], [1.0]) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(float("nan"), "1 of 2 elements are NaN"), (float("-inf"), "1 of 2 elements are infinite")],
+)
+def test_what_is_no_number_is_counted(value, said, capsys):
+    assert compared({"y": (np.array([1.0, value]), np.array([1.0, 2.0]))}) == 1
+    assert capsys.readouterr().out == f"  y: {said}  WRONG\n"

@@ -41,8 +41,21 @@ def compared(result: Any) -> int:
         error = relative_error(actual, expected)
         right = error < TOLERANCE
         wrong |= not right
-        print(f"  {name}: relative error {error:.1e}" + ("" if right else "  WRONG"))
+        said = _not_numbers(actual, expected) or f"relative error {error:.1e}"
+        print(f"  {name}: {said}" + ("" if right else "  WRONG"))
     return int(wrong)
+
+
+def _not_numbers(actual: Any, expected: Any) -> str:
+    """How many elements are NaN or infinite and should not be, in words; empty if none is."""
+    result, wanted = (np.asarray(_on_host(x), np.float64) for x in (actual, expected))
+    if result.shape != wanted.shape:
+        return ""
+    for kind, test in (("NaN", np.isnan), ("infinite", np.isinf)):
+        count = int((test(result) & np.isfinite(wanted)).sum())
+        if count:
+            return f"{count} of {result.size} elements are {kind}"
+    return ""
 
 
 def _where(places: Sequence[int]) -> str:

@@ -157,7 +157,11 @@ def _hint(text: str, at: int, found: str, names: set[str], slips: tuple[Slip, ..
     word = re.match(r"\w+", text[at:])
     known = (slip.hint for slip in slips if not ended and slip.fits(text[:at], text[at:]))
     slip = next(known, None)
-    plain = word is not None and word[0] not in ("and", "let") and not (slip and word[0] == "in")
+    plain = (
+        word is not None
+        and word[0] not in ("and", "let")
+        and not (slip and word[0] in ("in", "true"))
+    )
     if word and plain and word[0] in KEYWORDS and "NAME" in names:
         return f"`{word[0]}` is a keyword: choose another name"
     if slip is not None:

@@ -22,6 +22,7 @@ from tawa.axon.typing import syntax as x
 from tawa.axon.typing.blame import shape_error
 from tawa.axon.typing.errors import BadPattern, StaticArgumentError
 from tawa.axon.typing.rigid import identified, identified_error, stretched, stretched_error
+from tawa.axon.typing.slips import KEPT
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.errors import UnknownType
@@ -374,7 +375,8 @@ class AxonInference(Inference):
                     expected=", ".join(f"`{parameter}`" for parameter in plain),
                     found=f"`{key}`" if key else "one too many",
                     hint=f"a shape stands in brackets: `{name.name}{{[a, b]}}`"
-                    if parameters[0].startswith("..") else None,
+                    if parameters[0].startswith("..")
+                    else KEPT if (key or "").startswith("keepdim") else None,
                 )  # fmt: skip
             given[key] = argument
         self.statics[name] = dict(zip(plain, values, strict=True))

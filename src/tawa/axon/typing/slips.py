@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tawa.functional.slips import Slip
 
+KEPT = "a reduction drops its axis; `expand{-1}` adds one of size 1 behind"
+"""What to write in the place of `keepdims`."""
+
 AXON_SLIPS = (
+    Slip(r"\bkeepdims?\s*=\s*", r"true\b", KEPT),
     Slip(
         r"\A", r"[\w./\\-]+\.ax\s*\Z",
         "this is a path, not a program: pass it as a `pathlib.Path`",
