@@ -16,11 +16,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from tawa.hopper.dialect.sync import ClusterSync, MbarrierArrive, MbarrierWait
 from tawa.ir.elementwise import Map
 from tawa.simulate import prove
-from tawa.simulate.interpret.clocks import TIMED
+from tawa.simulate.interpret.clocks import TIMED, Components
 from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.facts import Facts
 from tawa.simulate.prove.forget import _forget_sums  # pyright: ignore[reportPrivateUsage]
 from tawa.simulate.prove.path import Path
+from tawa.simulate.prove.pieces import PieceShadow, Regions
 from tawa.simulate.prove.state import Cluster, mbarriers_of
 from tawa.simulate.prove.turns import NotFree
 from tawa.simulate.prove.unknowns import Number, Sum, applied, plus, scaled, term
@@ -223,3 +224,16 @@ def test_a_broken_one_never_is(change: Any):
     module = stream_k()
     change(module)
     assert not prove(module).proved
+
+
+# --- pieces of shared memory ----------------------------------------------------------------------
+
+
+def test_a_piece_is_named_by_where_it_begins():
+    """Pieces are not numbered in the order of their places."""
+    regions = Regions(8, 16, SimpleNamespace(all=[]))  # pyright: ignore[reportArgumentType]
+    for first, last in ((0, 3), (3, 8), (5, 6)):
+        regions.add((first, last), slice(first, last))
+    regions.cut()
+    shadow = PieceShadow(128, Components(), 16, regions)
+    assert sorted(map(shadow.granule_of, range(regions.pieces))) == [0, 3, 5]

@@ -76,6 +76,10 @@ class Shadow:
         self.read = np.zeros(accesses, np.int32)
         self.read_record = np.full(accesses, -1, np.int32)
 
+    def granule_of(self, record: int) -> int:
+        """The first granule that one of the records is of."""
+        return record
+
     def check_read(self, where: slice | Array, clock: Array, asynchronous: bool) -> Conflict | None:
         """The first granule whose last write this reader may not have seen."""
         writer, written = self.writer[where], self.written[where]

@@ -357,8 +357,9 @@ def _check_copies(machine: Machine, cta: Cta, seen: Array, copying: Sequence[int
     late = (shadow.writer >= 0) & (seen[shadow.writer] < shadow.written)
     late &= np.isin(shadow.writer, [*cta.barrier_components.values(), *copying])
     if late.any():
-        granule = int(late.argmax())
-        record = machine.records[int(shadow.write_record[granule])]
+        first = int(late.argmax())
+        granule = shadow.granule_of(first)
+        record = machine.records[int(shadow.write_record[first])]
         raise errors.CopyAfterExit(
             f"the CTA may end before a copy into {cta.granule_place(granule)} has landed",
             span=span_of(record.op),

@@ -105,6 +105,10 @@ class PieceShadow(Shadow):
         self.regions = regions
         self._held: dict[int, tuple[object, Array]] = {}
 
+    def granule_of(self, record: int) -> int:
+        """Where a piece begins."""
+        return int(self.regions.first[record])
+
     def pieces(self, where: slice | Array) -> Array | None:
         """The pieces of a region; None while regions are collected."""
         if isinstance(where, slice):
@@ -134,7 +138,7 @@ class PieceShadow(Shadow):
 
     def _placed(self, found: Conflict | None) -> Conflict | None:
         """A conflict with the granule where its piece begins."""
-        return found and found._replace(granule=int(self.regions.first[found.granule]))
+        return found and found._replace(granule=self.granule_of(found.granule))
 
     def check_write(
         self, where: slice | Array, clock: Array, asynchronous: bool
