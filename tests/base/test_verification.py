@@ -112,15 +112,16 @@ def test_an_op_at_the_wrong_place_is_found_though_one_like_it_was_well():
         verifier.verify(kernel)
 
 
-def branching() -> tuple[ModuleOp, scf.IfOp, Map]:
-    """A function with a branch that holds an op."""
+def branching() -> tuple[ModuleOp, list[scf.IfOp], Map]:
+    """A function with a branch in a branch that holds an op."""
     block = Block(arg_types=[i1, f32])
     condition, x = block.args
     inner = Map("negf", [x])
     branch = scf.IfOp(condition, [], [inner, scf.YieldOp()])
-    block.add_ops([branch, func.ReturnOp()])
+    around = scf.IfOp(condition, [], [branch, scf.YieldOp()])
+    block.add_ops([around, func.ReturnOp()])
     function = func.FuncOp("kernel", ([i1, f32], []), Region(block))
-    return ModuleOp([function]), branch, inner
+    return ModuleOp([function]), [branch, around], inner
 
 
 def test_an_op_with_regions_is_verified_when_something_in_it_changed(
@@ -128,13 +129,13 @@ def test_an_op_with_regions_is_verified_when_something_in_it_changed(
 ):
     verified: list[scf.IfOp] = []
     monkeypatch.setattr(scf.IfOp, "verify_", lambda op: verified.append(op))
-    kernel, branch, inner = branching()
+    kernel, branches, inner = branching()
     verifier = Verifier()
     for expected, change in (
-        ([branch], lambda: None),
+        (branches, lambda: None),
         ([], lambda: None),
-        ([branch], lambda: inner.properties.update(function=StringAttr("absf"))),
-        ([branch], inner.detach),
+        (branches, lambda: inner.properties.update(function=StringAttr("absf"))),
+        (branches, inner.detach),
         ([], lambda: None),
     ):
         change()
