@@ -176,6 +176,14 @@ def test_other_loops_are_refused(kernel: Any, options: dict[str, Any], why: str)
     assert caught.value.span is not None
 
 
+def test_teams_of_more_warps_than_a_cta_has_are_refused() -> None:
+    types = "*f16:16", "*f16:16", "*f32:16", "*f32", "i32", "i32:16"
+    constants = {"M": 16, "B": 64, "KIND": tl.float32, "slice_k": 4}
+    scaled.compile(*types, num_warps=4, **constants)
+    with pytest.raises(SlicesNotPossible, match="36 warps are more than a CTA has"):
+        scaled.compile(*types, num_warps=8, **constants)
+
+
 def test_too_few_slots_for_slices_are_refused() -> None:
     tile = "desc<f16,64x64>"
     types = tile, tile, "desc<f32,64x64>", "i32"

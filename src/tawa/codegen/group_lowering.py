@@ -247,6 +247,12 @@ class GroupLowering:
         """The first of the named barriers by which the groups of a team take turns."""
         return self.first_barrier + self.teams * self.groups + self.teams
 
+    def next_barrier(self) -> int:
+        """The first named barrier that is not this role's."""
+        if self.group.sliced is not None:  # its teams take no turns
+            return self.first_barrier + self.teams * (self.groups + (self.groups > 1))
+        return self.turn_barrier() + self.teams
+
     @property
     def block(self) -> Block:
         """The block to which ops are appended now."""

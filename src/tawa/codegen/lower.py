@@ -135,6 +135,7 @@ class LowerToHopper:
         created = [op for op in source.body.block.ops if isinstance(op, aref.Create)]
         setup = self._rings(kernel, created, groups)
         roles, threads, meet = self._roles(kernel, groups)
+        assert threads <= SM_90A.lanes * SM_90A.cta_warps, f"{threads} threads"
         maps = [a for a in kernel.block.args if isinstance(a.type, TensorMapType)]
         kernel.block.add_ops(kernel.declarations)
         first = Block(
@@ -291,7 +292,7 @@ class LowerToHopper:
         first, barrier = 0, 1
         for group in [*computing, *moving, *loading]:
             lowering = GroupLowering(kernel, group, Layouts(group, axes), barrier, TABLE)
-            barrier = lowering.turn_barrier() + lowering.teams
+            barrier = lowering.next_barrier()
             block = Block()
             lowering.run(block)
             if any(isinstance(op, DescStore) for op in group.walk()):

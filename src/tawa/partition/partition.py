@@ -476,17 +476,32 @@ class Partition:
             busy = copies and address_work(body.block) > MOST_ADDRESS_WORK
             several = self._shape(kernel) > (GROUP_WARPS, 1)
             warps = 2 * GROUP_WARPS if busy and several else GROUP_WARPS
-            return aref.WarpGroup("load", warps, 1, body, single=not copies, copies=copies)
+            if warps + math.prod(self._shape(kernel)) <= SM_90A.cta_warps:
+                return aref.WarpGroup("load", warps, 1, body, single=not copies, copies=copies)
+            self._decline(
+                "beside its warps a CTA has no room for those of a loading role",
+                kernel,
+                expected=f"at most {SM_90A.cta_warps - warps} computing warps",
+                found=f"{math.prod(self._shape(kernel))}",
+            )
+            return None
         self._decline(*obstacle)
         return None
 
-    def _decline(self, why: str, op: Operation) -> None:
+    def _decline(
+        self,
+        why: str,
+        op: Operation,
+        *,
+        expected: str = "coordinates computed from program ids, arguments and loop counters",
+        found: str = "coordinates that need a tile",
+    ) -> None:
         if self.options.specialize:
             raise NotSpecialisable(
                 f"this kernel cannot be specialised: {why}",
                 span=span_of(op),
-                expected="coordinates computed from program ids, arguments and loop counters",
-                found="coordinates that need a tile",
+                expected=expected,
+                found=found,
                 hint="leave `specialize` unset to run it in one role",
             )
         self.decided.add(NotSpecialised(why, op.name, span=span_of(op)))

@@ -142,6 +142,8 @@ class Conversions:
         last = [math.prod(shape_of(d.result.type)) for d in dots if not _goes_on(d)]
         held = accumulator_registers(last, own)
         copiers = sum(g.warps.value.data for g in loaders if g.copies is not None)
+        if 2 * own + sum(g.warps.value.data for g in loaders) > SM_90A.cta_warps:
+            return 0
         largest = max(math.prod(shape_of(o.value.type)) for o in operands)
         shares = Sharing(own, held, copiers, 0, own, largest // (SM_90A.lanes * own))
         split = shares.split(self.options.machine, narrow=False, spare=0)

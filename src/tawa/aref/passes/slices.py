@@ -47,6 +47,7 @@ from tawa.ir.effects import SLOT, TAKEN, is_pure, is_terminator, only_on, only_r
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, OPEN_SLOTS, TIDY
+from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Splat
 
@@ -95,23 +96,28 @@ class Slices:
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
         groups = [op for op in kernel.body.block.ops if isinstance(op, WarpGroup)]
         consumer = next(g for g in groups if g.computes)
-        loop = self._loop(consumer, specialised=len(groups) > 1)
+        loop = self._loop(consumer, groups)
         _Rewriting(consumer, loop, self.options.slice_k).apply()
         self.decided.add(IterationsInSlices(self.options.slice_k, span=span_of(loop)))
 
-    def _loop(self, consumer: WarpGroup, *, specialised: bool) -> scf.ForOp:
+    def _loop(self, consumer: WarpGroup, groups: Sequence[WarpGroup]) -> scf.ForOp:
         """The loop whose iterations are dealt. Raises `SlicesNotPossible`."""
         with_products = [
             op for op in consumer.body.block.ops if any(isinstance(o, Dot) for o in op.walk())
         ]
         loop = next((op for op in with_products if isinstance(op, scf.ForOp)), None)
-        if not specialised:
+        if len(groups) == 1:
             raise self._refusal(consumer, "one role does everything: nothing is loaded ahead")
         if loop is None or len(with_products) > 1:
             raise self._refusal(consumer, "no single loop has all products")
         if consumer.teams.value.data > 1:
             raise self._refusal(loop, "teams take turns on its tiles already")
-        if (why := obstacle(loop)) is not None:
+        warps = sum(g.warps.value.data for g in groups)
+        warps += (self.options.slice_k - 1) * consumer.warps.value.data
+        why = obstacle(loop)
+        if why is None and warps > SM_90A.cta_warps:
+            why = f"{warps} warps are more than a CTA has"
+        if why is not None:
             raise self._refusal(loop, why)
         return loop
 
