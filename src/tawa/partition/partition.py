@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
 from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, MOST
@@ -81,7 +81,7 @@ from tawa.partition.rings import (
     unlabel,
 )
 from tawa.partition.rows_beside import rows_beside
-from tawa.partition.warps import warps_with_instructions, warps_with_room
+from tawa.partition.warps import carried, has_halves, warps_with_instructions, warps_with_room
 from tawa.tile.analysis.alias import OUT_OF_ORDER
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.analysis.waits import waiting_loop
@@ -572,8 +572,8 @@ class Partition:
             return False
         rows, columns = zip(*(shape_of(d.result.type)[-2:] for d in dots), strict=True)
         held = max(r * c for r, c in zip(rows, columns, strict=True))
-        held = max(held, *_carried(dots)) // SM_90A.group_threads
-        even = {*rows} == {64} and all(map(_has_halves, dots))
+        held = max(held, *carried(dots)) // SM_90A.group_threads
+        even = {*rows} == {64} and all(map(has_halves, dots))
         return held > MOST - BESIDE_ACCUMULATORS and even
 
     def _require_rows(self, dots: Sequence[Dot], groups: int) -> None:
@@ -588,24 +588,3 @@ class Partition:
                     found=f"{found} rows of {element_of(dot.result.type)}",
                     hint="change the block size or the option `consumers`",
                 )
-
-
-def _carried(dots: Sequence[Dot]) -> list[int]:
-    """Elements that each loop's products add up to, together."""
-    found: dict[Operation | Block | Region, int] = {}
-    for dot in dots:
-        if isinstance(dot.acc, BlockArgument) and dot.acc.owner is dot.parent:
-            size = math.prod(shape_of(dot.result.type))
-            found[dot.acc.owner] = found.get(dot.acc.owner, 0) + size
-    return [0, *found.values()]
-
-
-def _has_halves(dot: Dot) -> bool:
-    """Whether two warp groups can have half of a product's columns each.
-
-    Where K is not the contiguous dimension of the second operand, whole panels of 128 bytes.
-    """
-    columns = shape_of(dot.result.type)[-1]
-    if isinstance(dot.b.owner, Trans) and dot.b.owner.permutation == (1, 0):
-        return columns % 32 == 0
-    return columns % (2 * SM_90A.panel_columns) == 0

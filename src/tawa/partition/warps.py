@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.ir import Attribute, Region
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.registers import accumulator_registers
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.machine.chips import SM_90A, Chip
-from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store
+from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store, Trans
 
 TOO_MANY = SM_90A.max_registers + 1
 """Registers of a thread for one tile that no thread has."""
@@ -59,6 +59,27 @@ def warps_with_instructions(body: Region, asked: int, target: Chip) -> int:
         if fits and _all_have_instructions(dots, warps, target):
             return warps
     return asked
+
+
+def carried(dots: Sequence[Dot]) -> list[int]:
+    """Elements that each loop's products add up to, together."""
+    found: dict[Operation | Block | Region, int] = {}
+    for dot in dots:
+        if isinstance(dot.acc, BlockArgument) and dot.acc.owner is dot.parent:
+            size = math.prod(shape_of(dot.result.type))
+            found[dot.acc.owner] = found.get(dot.acc.owner, 0) + size
+    return [0, *found.values()]
+
+
+def has_halves(dot: Dot) -> bool:
+    """Whether two warp groups can have half of a product's columns each.
+
+    Where K is not the contiguous dimension of the second operand, whole panels of 128 bytes.
+    """
+    columns = shape_of(dot.result.type)[-1]
+    if isinstance(dot.b.owner, Trans) and dot.b.owner.permutation == (1, 0):
+        return columns % 32 == 0
+    return columns % (2 * SM_90A.panel_columns) == 0
 
 
 def _all_have_instructions(dots: Sequence[Dot], warps: int, target: Chip) -> bool:
