@@ -56,11 +56,11 @@ _TO_FLOATS = tuple(
 )  # fmt: skip
 _MORE_UNARY = (
     "int2double_rn", "uint2double_rn", "double2hiint", "double2loint", "y0", "y1", "erfcx",
-    "erfcinv", "normcdfinv",
+    "erfcinv", "normcdfinv", "rcp64h",
     *(f"{name}_{way}" for name in ("rcp", "sqrt") for way in ("rd", "ru", "rz")),
 )  # fmt: skip
 _MORE_BINARY = (
-    "hiloint2double", "hadd", "rhadd", "mul24",
+    "hiloint2double", "hadd", "rhadd", "mul24", "jn", "yn",
     *(f"{name}_{way}" for name in ("add", "sub", "mul", "div") for way in ("rd", "ru", "rz")),
 )  # fmt: skip
 _MORE_TERNARY = ("fma_rd", "fma_ru", "fma_rz", "byte_perm", "sad", "norm3d", "rnorm3d")

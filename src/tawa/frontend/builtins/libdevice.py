@@ -16,11 +16,12 @@ from tawa.frontend.builtins.conversions import (
 )
 from tawa.frontend.builtins.math import absolute, floating_argument, fma, umulhi
 from tawa.frontend.builtins.shapes import tensor_argument
+from tawa.frontend.source.errors import TypeMismatch
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
 from tawa.frontend.values import arithmetic, conversion
 from tawa.frontend.values.arithmetic import promote
-from tawa.frontend.values.conversion import mapped
+from tawa.frontend.values.conversion import fail, mapped
 from tawa.frontend.values.values import Tensor, Value
 from tawa.ir.scalars.directed import WAYS
 from tawa.language import libdevice
@@ -112,6 +113,15 @@ def _reciprocal(f: FunctionCompiler, x: Value, of_root: bool) -> Tensor:
     return mapped(f.b, "divf_rn", value.dtype, one, below)
 
 
+def near_reciprocal(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.rcp64h`: nearly the reciprocal of a float64, of the upper words of both."""
+    value = tensor_argument(f, x, "libdevice.rcp64h")
+    if value.dtype != float64:
+        message = "`libdevice.rcp64h` is defined for float64"
+        raise fail(f.b, TypeMismatch, message, found=value.describe())
+    return mapped(f.b, "rcp64h", float64, value)
+
+
 def _with_bits(target: dtype) -> Callable[[FunctionCompiler, Value], Value]:
     def lowering(f: FunctionCompiler, x: Value) -> Value:
         return f.call(tl.cast, [x, target], {"bitcast": True})
@@ -125,7 +135,7 @@ SPECIAL: dict[str, Callable[[FunctionCompiler, Value], Value]] = {
     "isfinited": is_finite, "signbit": signbit, "llrint": _rounded("rint", int64),
     "llround": _rounded("round", int64), "ilogb": _rounded("logb", int32),
     "saturatef": saturatef, "rcp_rn": lambda f, x: _reciprocal(f, x, False),
-    "rsqrt_rn": lambda f, x: _reciprocal(f, x, True),
+    "rsqrt_rn": lambda f, x: _reciprocal(f, x, True), "rcp64h": near_reciprocal,
     **{name: _with_bits(target) for name, target in BITS.items()}, **CONVERSIONS,
 }  # fmt: skip
 """Functions of one operand that are more than one scalar function of floats."""
@@ -141,11 +151,20 @@ OF_THREE: dict[str, Callable[..., Value]] = {
 
 def scaled_by_power(f: FunctionCompiler, x: Value, power: Value) -> Tensor:
     """`libdevice.ldexp` and `libdevice.scalbn`: `x * 2**power`, of an int32 power."""
-    value = floating_argument(f, x, "libdevice.ldexp")
-    exponent = conversion.cast(f.b, tensor_argument(f, power, "libdevice.ldexp"), int32)
-    value, exponent = conversion.broadcast(f.b, value, exponent)
+    return _with_integer(f, "ldexp", x, power)
+
+
+def _of_order(f: FunctionCompiler, order: Value, x: Value, *, name: str) -> Tensor:
+    """`libdevice.jn` and `libdevice.yn`: Bessel's functions of an int32 order."""
+    return _with_integer(f, name, x, order)
+
+
+def _with_integer(f: FunctionCompiler, name: str, x: Value, integer: Value) -> Tensor:
+    value = floating_argument(f, x, f"libdevice.{name}")
+    whole = conversion.cast(f.b, tensor_argument(f, integer, f"libdevice.{name}"), int32)
+    value, whole = conversion.broadcast(f.b, value, whole)
     assert isinstance(value.dtype, dtype)
-    return mapped(f.b, "ldexp", value.dtype, value, exponent)
+    return mapped(f.b, name, value.dtype, value, whole)
 
 
 def _scalar_function(name: str) -> str:
@@ -169,6 +188,7 @@ def _unary(name: str) -> Callable[[FunctionCompiler, Value], Value]:
 
 OF_TWO: dict[str, Callable[[FunctionCompiler, Value, Value], Tensor]] = {
     "mulhi": umulhi, "ldexp": scaled_by_power, "scalbn": scaled_by_power, **OF_WORDS,
+    **{name: partial(_of_order, name=name) for name in ("jn", "yn")},
 }  # fmt: skip
 """Functions of two operands that are more than one scalar function of floats."""
 

@@ -185,6 +185,13 @@ __device__ __forceinline__ f32 unsigned_byte_to_float(i8 x) {
     "ex2_gradual": _approx("ex2_gradual", "ex2.approx.f32"),
     "sqrt_approx": _approx("sqrt_approx", "sqrt.approx.f32"),
     "rsqrt_approx": _approx("rsqrt_approx", "rsqrt.approx.f32"),
+    "rcp64h": """\
+__device__ __forceinline__ f64 rcp64h(f64 x) {
+  f64 y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+}
+""",
     "tanh_approx": _approx("tanh_approx", "tanh.approx.f32"),
     "exp_approx": """\
 __device__ __forceinline__ f32 exp_approx(f32 x) { return ex2_approx(x * 1.4426950408889634f); }

@@ -165,6 +165,45 @@ def _second_bessel(order: int) -> Meaning:
     return meaning
 
 
+def _of_order(n: int, x: float) -> float:
+    """Bessel's function of the first kind: a sum over so many angles that none is missed."""
+    if n < 0 or not math.isfinite(x):
+        return 0.0 if n >= 0 and math.isinf(x) else math.nan
+    steps = 64 + 2 * int(min(1e5, abs(x) + n))
+    angles = 2 * math.pi * np.arange(steps) / steps
+    return float(np.mean(np.cos(n * angles - x * np.sin(angles))))
+
+
+def _second_of_order(n: int, x: float) -> float:
+    """That of the second kind, from the first two: a recurrence that grows loses nothing."""
+    if n < 0:
+        return math.nan
+    before, found = (float(_second_bessel(order)(np.float64(x))) for order in (0, 1))
+    if n == 0 or not 0 < x < math.inf:
+        return before
+    for order in range(1, n):
+        before, found = found, 2 * order / x * found - before
+    return found
+
+
+def _with_order(function: Callable[[int, float], float]) -> Meaning:
+    def meaning(x: Array, order: Array) -> Array:
+        found = np.vectorize(function, otypes=[np.float64])(order, np.asarray(x, np.float64))
+        return np.asarray(found).astype(x.dtype)
+
+    return meaning
+
+
+def _near_reciprocal(x: Array) -> Array:
+    """Of the upper words: the reciprocal's, or a zero that stands for a number below all normal."""
+    upper = np.uint64(0xFFFFFFFF00000000)
+    tiny = np.finfo(np.float64).tiny
+    given = (np.asarray(x, np.float64).view(np.uint64) & upper).view(np.float64)
+    found = 1 / np.where(np.abs(given) < tiny, np.copysign(0.0, given), given)
+    found = np.where(np.abs(found) < tiny, np.copysign(0.0, found), found)
+    return (found.view(np.uint64) & upper).view(np.float64)
+
+
 UNARY: Mapping[str, Meaning] = {
     "erfc": _erfc, "erfinv": _inverse_erf, "lgamma": _each(math.lgamma),
     "tgamma": _each(math.gamma, math.nan), "normcdf": _normal_cdf, "sinpi": _turned(np.sin),
@@ -181,3 +220,11 @@ BINARY: Mapping[str, Meaning] = {
     "rhypot": _reciprocal_length,
 }  # fmt: skip
 """Functions of two numbers."""
+
+OF_ORDER: Mapping[str, Meaning] = {
+    "jn": _with_order(_of_order), "yn": _with_order(_second_of_order),
+}  # fmt: skip
+"""Functions of a number and of an integer, which comes first in C++."""
+
+UPPER_WORDS: Mapping[str, Meaning] = {"rcp64h": _near_reciprocal}
+"""Functions of the upper words of f64."""

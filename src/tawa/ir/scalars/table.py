@@ -42,6 +42,7 @@ from tawa.ir.scalars.scalar_function import (
     uniform,
 )
 from tawa.ir.scalars.special_functions import BINARY as SPECIAL_BINARY
+from tawa.ir.scalars.special_functions import OF_ORDER, UPPER_WORDS
 from tawa.ir.scalars.special_functions import UNARY as SPECIAL_UNARY
 
 __all__ = ["FUNCTIONS", "PRELUDE", "ScalarFunction", "cases", "cpp_constant", "cpp_type"]
@@ -386,8 +387,14 @@ def _power_rule(operands: Types, _: Attribute | None) -> Attribute:
     return operands[0]
 
 
-define("ldexp", Signature(2, _power_rule, (((f32, i32), f32), ((f64, i32), f64))),
-       values_only(np.ldexp), floating("ldexpf({0}, {1})", "ldexp({0}, {1})"))  # fmt: skip
+_WITH_INTEGER = Signature(2, _power_rule, (((f32, i32), f32), ((f64, i32), f64)))
+define("ldexp", _WITH_INTEGER, values_only(np.ldexp),
+       floating("ldexpf({0}, {1})", "ldexp({0}, {1})"))  # fmt: skip
+for _name, _function in OF_ORDER.items():
+    define(_name, _WITH_INTEGER, values_only(_function),
+           floating(f"{_name}f({{1}}, {{0}})", f"{_name}({{1}}, {{0}})"))  # fmt: skip
+for _name, _function in UPPER_WORDS.items():
+    define(_name, uniform((f64,), 1), values_only(_function), f"{_name}({{0}})")
 for _way in DIRECTED_WAYS:
     for _word, _arity in {"add": 2, "sub": 2, "mul": 2, "div": 2, "rcp": 1, "sqrt": 1,
                           "fma": 3}.items():  # fmt: skip
