@@ -14,6 +14,8 @@ from tawa.simulate import predict_launch
 from tawa.simulate.interpret import errors
 from tawa.simulate.timeline import perfetto
 from tawa.simulate.timing.launch import LaunchPrediction, Replayed
+from tawa.simulate.timing.machine import Actor
+from tawa.simulate.timing.trace import Trace
 
 
 def prediction(kind: str = "cooperative", k: int = 320, **options) -> LaunchPrediction:
@@ -101,3 +103,13 @@ def test_perfetto_trace():
     assert max(e["ts"] + e["dur"] for e in spans) <= found.cycles / 1.5 / 1e3 + 1e-6
     threads = {e["tid"] for e in events if e["name"] == "thread_name"}
     assert {e["tid"] for e in spans} == threads
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+def test_a_trace_is_of_the_first_ctas(ctas: int):
+    trace = Trace(ctas, clustered=True)
+    for cta in range(3):
+        actor = Actor("math", cta, iter(()))
+        trace.own(actor, "barrier wait", 1.0, 2.0)
+        trace.own(actor, "nothing", 2.0, 2.0)
+    assert [i.track for i in trace.intervals] == [f"CTA {cta} math" for cta in range(ctas)]
