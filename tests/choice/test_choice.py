@@ -341,6 +341,8 @@ def test_what_finds_no_room_is_not_tried_with_other_options():
 def test_sizes_that_grow_are_few():
     grown = {Sizes((8,), (("n", n),)).rounded for n in range(1, 1025)}
     assert len(grown) <= 2 * 11
+    rounded = [Sizes((8,), (("n", n),)).rounded.numbers[0][1] for n in (0, 1, 2, 3, 5, 9, 1025)]
+    assert rounded == [0, 1, 2, 3, 6, 12, 1536]
 
 
 @pytest.fixture

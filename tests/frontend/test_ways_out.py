@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 
 import numpy as np
 import pytest
+
+from tawa.frontend.syntax.leaving import always_leaves
 
 HEAD = "def kernel(x, out, n, m):\n    count = 0\n    total = 0\n"
 TAIL = "    tl.store(out, count)\n    tl.store(out + 1, total)\n"
@@ -204,3 +207,20 @@ def test_tiles_are_carried_out_of_a_loop(launch, define):
     out = np.zeros(16, np.float32)
     launch(kernel, (1,), x, out, 5.0)
     np.testing.assert_allclose(out, x[:5].sum(0), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "leaves"),
+    [
+        ("break", True),
+        ("x = 1\ncontinue", True),
+        ("if a:\n break\nelse:\n continue", True),
+        ("if a:\n break", False),
+        ("if a:\n x = 1\nelse:\n break", False),
+        ("if a:\n x = 1\ncontinue", True),
+        ("for i in r:\n break", False),
+        ("x = 1", False),
+    ],
+)
+def test_statements_that_leave_on_every_path(text: str, leaves: bool):
+    assert always_leaves(ast.parse(text).body) == leaves
