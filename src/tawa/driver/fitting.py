@@ -17,7 +17,7 @@ from tawa.driver.choosing import Fitted, Key, Refusals, fitted, profile_for
 from tawa.driver.variants import Loaded, Variants
 from tawa.machine.chips import chip
 from tawa.runtime.kinds import part_named
-from tawa.runtime.launch import grid_sizes
+from tawa.runtime.launch import computed_grid, grid_sizes
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
@@ -43,7 +43,7 @@ class Fitting:
         """The sizes of a launch; None where the grid is not known."""
         if grid is None:
             return None
-        found = grid_sizes(grid(named) if callable(grid) else grid)
+        found = grid_sizes(computed_grid(grid, named) if callable(grid) else grid)
         given = ((name, part_named(name, named)) for name in self.names)
         numbers = tuple((n, v) for n, v in given if type(v) is int and n in self.types)
         return Sizes(found, numbers).rounded

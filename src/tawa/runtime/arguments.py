@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from tawa.base.decorated import inner
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import SCALAR_CODES
-from tawa.runtime.arrays import HOST, host_array, is_array, view
+from tawa.runtime.arrays import HOST, host_array, is_array, view, without_memory
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
 from tawa.runtime.kinds import Kind, TupleKind, constant_kind, fields_of, kind_of, tuple_kind
 
@@ -232,7 +232,10 @@ def _float(value: float) -> Classified:
 
 
 def _torch(tensor: Any) -> Classified:
-    address: int = tensor.data_ptr()
+    try:
+        address: int = tensor.data_ptr()
+    except RuntimeError:
+        raise without_memory(tensor) from None
     key = tensor.dtype, not address & 15, tensor.get_device()
     kind = _TORCH.get(key)
     if kind is None:

@@ -79,6 +79,32 @@ view([1.0, 2.0])
 """
 
 
+class TensorWithoutMemory(TawaError):
+    """A tensor of PyTorch has no elements in memory that a kernel could read."""
+
+    explanation = (
+        "Sparse tensors, tensors on the device `meta`, and those that `torch.compile` traces with "
+        "have none. Inside a compiled function, a launch belongs in an operator "
+        "(`torch.library.custom_op`)."
+    )
+    example = """
+from tawa.runtime.arrays import without_memory
+
+raise without_memory([1.0])
+"""
+
+
+def without_memory(tensor: Any) -> TensorWithoutMemory:
+    """The error about a tensor that is nowhere."""
+    return TensorWithoutMemory(
+        "this tensor has no memory of its own",
+        expected="elements that lie in memory, at a distance for each dimension",
+        found=f"a {type(tensor).__name__} of layout {getattr(tensor, 'layout', 'unknown')} on "
+        f"{getattr(tensor, 'device', 'no device')}",
+        hint="pass a dense tensor, such as `tensor.to_dense()`",
+    )
+
+
 class UnsupportedElementType(TawaError):
     """An array's element type is one that kernels can't compute with."""
 
@@ -248,7 +274,10 @@ def host_array(tensor: Any) -> Any:
     if element in ("bf16", "e4m3", "e5m2"):
         torch = sys.modules["torch"]
         tensor = tensor.view(getattr(torch, f"uint{8 * ELEMENT_BYTES[element]}"))
-    return tensor.numpy()
+    try:
+        return tensor.numpy()
+    except TypeError:
+        raise without_memory(tensor) from None
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -256,6 +256,31 @@ def require_device(names: Sequence[str], number: int, found: int, expected: int)
         found=where,
         hint="move the array, for example with `.to('cuda')`",
     )
+
+
+def computed_grid(grid: Callable[[Any], Any], named: Mapping[str, Any]) -> Any:
+    """What a grid's function gives for a launch. Raises `BadGrid` where the two don't fit."""
+    try:
+        return grid(named)
+    except KeyError as error:
+        asked = error.args[0] if error.args else None
+        if asked in named:
+            raise  # of another mapping
+        raise BadGrid(
+            f"the grid's function asks for {asked!r}, which the launch does not have",
+            expected=f"one of {', '.join(named)}",
+            found=repr(asked),
+            hint="pass it by name, or ask for a parameter of the kernel",
+        ) from None
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # from inside of the function
+        raise BadGrid(
+            "the grid's function does not take the launch's arguments",
+            expected="a function of one mapping, as `lambda meta: (tawa.cdiv(meta['n'], 128),)`",
+            found=str(error),
+            hint="give it one parameter",
+        ) from None
 
 
 def grid_sizes(grid: Any) -> tuple[int, int, int]:
