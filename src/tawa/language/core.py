@@ -13,7 +13,7 @@ from tawa.language import dtypes
 from tawa.language.builtin import builtin, method
 from tawa.language.dtypes import constexpr, float32
 from tawa.language.dtypes import dtype as dtype_class
-from tawa.language.host import constexpr_function, must_use_result
+from tawa.language.host import aggregate, constexpr_function, must_use_result
 from tawa.language.host import get_int_dtype as get_int_dtype
 
 Whole: TypeAlias = int | constexpr
@@ -32,6 +32,7 @@ CONSTEXPR_0 = dtypes.constexpr(0)
 """A default value of parameters that kernels of others name."""
 
 _unwrap_if_constexpr = constexpr_function(dtypes.unwrap)
+_aggregate = aggregate
 
 
 class PropagateNan:

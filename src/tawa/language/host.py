@@ -55,3 +55,8 @@ def next_power_of_2(n: int) -> int:
 def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
     """The integer type of a width; `int1` of width 1, whatever its sign."""
     return dtype_named(f"{'i' if signed else 'u'}{bitwidth}")
+
+
+def aggregate(cls: type) -> type:
+    """Triton's `_aggregate`: a class of values in kernels. It can be declared, and not used."""
+    return cls

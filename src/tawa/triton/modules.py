@@ -20,7 +20,7 @@ from tawa.driver.compiled import Compiled
 from tawa.language.host import cdiv, must_use_result, next_power_of_2
 from tawa.runtime.autotune import Autotuner, Config, Heuristics, heuristics
 from tawa.runtime.descriptor import TensorDescriptor
-from tawa.triton import kernel, mxfp, objects, ragged, target_info, testing
+from tawa.triton import gluon, kernel, mxfp, objects, ragged, target_info, testing
 from tawa.triton.kernel import JITFunction, KernelInterface, jit
 from tawa.triton.objects import missing
 
@@ -180,6 +180,7 @@ def contents() -> Mapping[str, Mapping[str, Any]]:
         "triton.knobs": objects.KNOBS,
         **_profiler(),
         **_runtime(),
+        **gluon.contents(),
         "triton.testing": {
             **{name: missing(f"triton.testing.{name}") for name in peaks},
             **{name: getattr(testing, name) for name in measures},
@@ -229,8 +230,9 @@ def _profiler() -> Mapping[str, Mapping[str, Any]]:
 
 def _runtime() -> Mapping[str, Mapping[str, Any]]:
     interpreted = missing("triton.runtime.interpreter.InterpretedFunction")
+    functions = {name: value for name, value in FUNCTIONS.items() if name != "jit"}  # a module
     return {
-        "triton.runtime": {**TUNER, **ERRORS, **FUNCTIONS, "driver": DRIVERS},
+        "triton.runtime": {**TUNER, **ERRORS, **functions, "driver": DRIVERS},
         "triton.runtime.autotuner": {**TUNER, **ERRORS},
         "triton.runtime.cache": {
             "FileCacheManager": FileCacheManager, "get_cache_manager": FileCacheManager,
