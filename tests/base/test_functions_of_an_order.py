@@ -25,6 +25,23 @@ def test_bessel_functions_of_an_order_mean_what_scipy_says() -> None:
         np.testing.assert_allclose(found, expected, 1e-9, 1e-12, err_msg=name)
 
 
+def test_functions_of_the_second_kind_far_from_zero() -> None:
+    scipy: Any = pytest.importorskip("scipy.special")
+    x = np.array([990.0, 1010.0, 4e3, 65504.0])
+    for name in ("y0", "y1"):
+        found = FUNCTIONS[name].evaluate([f64], f64, x)
+        np.testing.assert_allclose(found, getattr(scipy, name)(x), 1e-9, 1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("jn", [0, 0, 0, np.nan]), ("yn", [-np.inf, -np.inf, -np.inf, np.nan])]
+)
+def test_the_largest_order_takes_no_time(name: str, expected: list[float]) -> None:
+    x, order = np.array([0.5, 448, 65504, 3e9]), np.full(4, 2**31 - 1, np.int32)
+    found = FUNCTIONS[name].evaluate([f64, i32], f64, x, order)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_near_reciprocal_is_of_upper_words() -> None:
     x = np.concatenate([np.random.default_rng(2).standard_normal(50), [0.0, -0.0, 5e-324, np.inf]])
     with np.errstate(divide="ignore"):

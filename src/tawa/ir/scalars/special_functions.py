@@ -145,13 +145,27 @@ def _inverse_erfc(y: float) -> float:
     return -_inverse_normal_cdf(y / 2) / math.sqrt(2)
 
 
+FAR = 1000
+"""Arguments from which on three terms of Hankel's expansion are exact to 1e-12."""
+
+
+def _far_second_bessel(order: int, x: float) -> float:
+    """Hankel's expansion for arguments far from zero."""
+    mu, phase = 4 * order**2, x - (order / 2 + 0.25) * math.pi
+    even = 1 - (mu - 1) * (mu - 9) / (2 * (8 * x) ** 2)
+    odd = (mu - 1) / (8 * x) - (mu - 1) * (mu - 9) * (mu - 25) / (6 * (8 * x) ** 3)
+    return math.sqrt(2 / (math.pi * x)) * (even * math.sin(phase) + odd * math.cos(phase))
+
+
 def _second_bessel(order: int) -> Meaning:
     """Schläfli's integrals, by Gauss and Legendre's rule."""
 
     def one(x: float) -> float:
         if not 0 < x < math.inf:
             return 0.0 if x == math.inf else -math.inf if x == 0 else math.nan
-        nodes, weights = np.polynomial.legendre.leggauss(96 + int(min(4000, 2 * x)))
+        if x > FAR:
+            return _far_second_bessel(order, x)
+        nodes, weights = np.polynomial.legendre.leggauss(96 + int(2 * x))
         angle = (nodes + 1) * math.pi / 2
         turning = np.sin(x * np.sin(angle) - order * angle) @ weights / 2
         end = math.asinh(60 / x) + 1
@@ -165,11 +179,18 @@ def _second_bessel(order: int) -> Meaning:
     return meaning
 
 
+MOST_ORDER = 100_000
+"""Orders, and arguments, up to which Bessel's functions of an order are computed: longer sums and
+recurrences take too long. Beyond both, the result is NaN."""
+
+
 def _of_order(n: int, x: float) -> float:
     """Bessel's function of the first kind: a sum over so many angles that none is missed."""
     if n < 0 or not math.isfinite(x):
         return 0.0 if n >= 0 and math.isinf(x) else math.nan
-    steps = 64 + 2 * int(min(1e5, abs(x) + n))
+    if max(n, abs(x)) > MOST_ORDER:
+        return 0.0 if n > 2 * abs(x) else math.nan  # less than any number
+    steps = 64 + 2 * int(abs(x) + n)
     angles = 2 * math.pi * np.arange(steps) / steps
     return float(np.mean(np.cos(n * angles - x * np.sin(angles))))
 
@@ -181,7 +202,11 @@ def _second_of_order(n: int, x: float) -> float:
     before, found = (float(_second_bessel(order)(np.float64(x))) for order in (0, 1))
     if n == 0 or not 0 < x < math.inf:
         return before
+    if x > MOST_ORDER:
+        return math.nan
     for order in range(1, n):
+        if math.isinf(found):  # it grows from there on
+            break
         before, found = found, 2 * order / x * found - before
     return found
 
