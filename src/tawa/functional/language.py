@@ -168,7 +168,7 @@ def read_source(path: Path) -> str:
             f"there is no file {path}",
             expected="the path of a program",
             found=str(path),
-            hint=f"paths are from {Path.cwd()}" if not path.is_absolute() else None,
+            hint=None if path.is_absolute() else "paths are from where the process was started",
         )
     try:
         return path.read_text(encoding="utf-8")

@@ -252,7 +252,7 @@ class IterationsInSlices(Decision):
     @property
     def sentence(self) -> str:
         """How many, where."""
-        return f"{self.teams} teams share the iterations of {self.place('loop')}"
+        return f"{self.teams} teams share the iterations of a loop ({self.place('loop')})"
 
 
 @dataclass(frozen=True)
