@@ -14,7 +14,7 @@ meets a slot again only after it has returned it itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -136,7 +136,7 @@ def obstacle(loop: scf.ForOp) -> str | None:
     """Why a computing role's loop has no slices; None if it has."""
     body, block = loop.body.block, loop.parent
     assert block is not None
-    inside = list(_inside(body))
+    inside = [o for op in body.ops for o in op.walk()]
     gets = [op for op in inside if isinstance(op, GetEnter)]
     if loop.lb.type != i32:
         return "its counter has more than 32 bits"
@@ -159,11 +159,6 @@ def _repeats(op: Operation) -> bool:
     return bool(op.regions) or is_terminator(op) or is_pure(op) or only_reads(op)
 
 
-def _inside(body: Block) -> Iterator[Operation]:
-    for op in body.ops:
-        yield from op.walk()
-
-
 def _is_sum(loop: scf.ForOp, argument: BlockArgument) -> bool:
     """Whether products and terms are added to an argument, and it is used for nothing else."""
     value: SSAValue = argument
@@ -174,8 +169,8 @@ def _is_sum(loop: scf.ForOp, argument: BlockArgument) -> bool:
         uses = list(value.uses)
         if len(uses) != 1:
             return False
-        op, index = uses[0].operation, uses[0].index
-        adds = isinstance(op, Dot) and op.operands[index] is op.acc and index == 2
+        op = uses[0].operation
+        adds = isinstance(op, Dot) and op.acc is value
         if isinstance(op, Map) and op.function.data in ("addf", "addi"):
             adds = len(op.arguments) == 2
         if not adds or op.parent is not loop.body.block:
