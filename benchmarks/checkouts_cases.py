@@ -129,6 +129,35 @@ def rotary(packed: bool, heads: int = 16, d: int = 128, tokens: int = 16384) -> 
     )  # fmt: skip
 
 
+def recurrence(programs: int) -> Timed:
+    """The suite's scan of a recurrence; all programs do the same."""
+    decay, value = (random(64, 16, dtype=F32) for _ in range(2))
+    decay.sigmoid_()
+    out = torch.empty_like(value)
+    kernel = compiled_by("tawa", kernel_of("rows.linear_recurrence"))
+    work = partial(kernel[(programs,)], decay, value, out, T=64, D=16)
+
+    def exact() -> torch.Tensor:
+        rows = [value[0].double()]
+        for a, b in zip(decay[1:].double(), value[1:].double(), strict=True):
+            rows.append(a * rows[-1] + b)
+        return torch.stack(rows)
+
+    return Timed({"kernel": "linear_recurrence", "programs": programs}, work, lambda: out, exact,
+                 1e-5, out)  # fmt: skip
+
+
+def adam(n: int, block: int = 1024) -> Timed:
+    """A step of Adam in place; checkouts are compared with each other after the first."""
+    p, m = random(n, dtype=F32), random(n, dtype=F32)
+    v, grad = random(n, dtype=F32).abs_(), random(n)
+    step, inf = (torch.full((1,), x, device=device()) for x in (3.0, 0.0))
+    kernel = compiled_by("tawa", kernel_of("updates.adam_step"))
+    work = partial(kernel[(-(-n // block),)], p, grad, m, v, n, 1e-3, 0.9, 0.95, 1e-8, 0.01, step,
+                   inf, BLOCK=block, MAXIMIZE=False)  # fmt: skip
+    return Timed({"kernel": "adam_step", "n": n}, work, lambda: p, None, 1e-5, None, bytes=26 * n)
+
+
 def of_suite(module: str, name: str, *sizes: Any, config: int = 0) -> Timed:
     """A case of `same_source.py` with one of its configurations."""
     from importlib import import_module
@@ -149,13 +178,17 @@ LAYERS = ((32, 64, 56, 64, 3, 1), (32, 128, 28, 512, 1, 1), (32, 256, 14, 256, 3
 MEMORY = {
     "rms_norm_rows": (16384, 4096), "quantise_rows_int8": (16384, 4096),
     "quantise_groups_fp8": (16384, 4096), "softmax_of_columns": (4096, 16384),
-    "tanh_gelu": (8192, 8192), "layer_norm_forward": (16384, 4096),
+    "tanh_gelu": (8192, 8192),
     "transpose_tiles": (8192, 8192), "matrix_vector": (16384, 8192), "cumulate": (8192, 4096),
 }  # fmt: skip
 PLAIN = {
     "softmax": (16384, 4096), "layer_norm": (16384, 4096), "swiglu": (2**26,),
     "cross_entropy": (4096, 32000), "gemm_pointers": (8192, 8192, 512),
     "linear_attention": (64, 4096, 512),
+}  # fmt: skip
+PRODUCTS = {
+    "int8_matmul": (4096, 4096, 4096), "fp8_block_scaled": (4096, 4096, 4096),
+    "ssd_chunk_scan": (65536, 64, 64),
 }  # fmt: skip
 
 
@@ -172,10 +205,15 @@ CASES: dict[str, Callable[[], Timed]] = {
         partial(attention_forward, d, rows, causal)
         for d in (64, 128) for causal in (False, True) for rows in (1024, 4096, 16384)
     },
-    **{_named(name, *s): partial(of_suite, "same_source", name, *s) for name, s in PLAIN.items()},
+    "recurrence": partial(recurrence, 4096),
+    "adam": partial(adam, 2**24),
     **{
-        _named(name, *s): partial(of_suite, "same_source_memory", name, *s)
-        for name, s in MEMORY.items()
+        _named(name, *sizes): partial(of_suite, module, name, *sizes)
+        for module, cases in (
+            ("same_source", PLAIN), ("same_source_products", PRODUCTS),
+            ("same_source_memory", MEMORY),
+        )
+        for name, sizes in cases.items()
     },
     **{_named("conv2d", *s): partial(convolution, *s) for s in LAYERS},
     "attention backward D=64 full 2048": partial(attention_backward, 64, 2048, False),

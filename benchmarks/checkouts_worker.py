@@ -52,7 +52,10 @@ class Station:
         """Make a case, and launch it until nothing more is compiled for it."""
         case = made(name)
         settled(case)
-        return {"registers": registers(case.work())}
+        found = {"registers": registers(case.work())}
+        del case
+        self.close()
+        return found
 
     def open(self, name: str) -> dict[str, Any]:
         """Make a case, and compare its result with float64."""
