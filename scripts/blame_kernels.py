@@ -3,6 +3,7 @@
     python scripts/blame_kernels.py FROM TO                 every commit between them, by halving
     python scripts/blame_kernels.py FROM TO --named FILE    of some kernels: JSON, a list of names
     python scripts/blame_kernels.py FROM TO --kept          what is known, nothing is compiled
+    python scripts/blame_kernels.py FROM TO --extend FILE   add what happened since, of its kernels
 
 The kernels are those of `hash_kernels.py`, compared by their CUDA C++. A kernel whose text is the
 same at both ends of a stretch of history is taken to be the same in between. Commits that change
@@ -191,6 +192,11 @@ def rows(history: list[str], stretches: list[Stretch]) -> list[dict[str, Any]]:
     ]
 
 
+def extended(before: dict[str, Any], end: str, found: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is known up to a commit, with what happened since."""
+    return {**before, "to": end, "changes": [*before["changes"], *found]}
+
+
 def subject(commit: str) -> str:
     """What a commit says that it does."""
     return git("log", "-1", "--format=%s", commit).strip()
@@ -245,10 +251,16 @@ def main() -> int:
     parser.add_argument("--kept", action="store_true", help="compile nothing, tell what is known")
     parser.add_argument("--json", type=Path, help="write there what the table is made of")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--extend", type=Path, help="JSON of --json that ends with FROM")
     chosen = parser.parse_args()
     if shutil.which("git") is None:
         parser.error("git is not installed")
     named = json.loads(chosen.named.read_text()) if chosen.named else None
+    before = json.loads(chosen.extend.read_text()) if chosen.extend else None
+    if before is not None:
+        if before["to"] != chosen.start:
+            parser.error(f"{chosen.extend} ends with {before['to']}")
+        named = sorted({kernel for row in before["changes"] for kernel in row["kernels"]})
     history = commits(chosen.start, chosen.end)
     stretches = blamed_before(history, named) if chosen.kept else blame(history, named, chosen.jobs)
     found = rows(history, stretches)
@@ -256,6 +268,9 @@ def main() -> int:
         count = len(named or in_both(kept(history[0]), kept(history[-1])))
         whole = {"from": chosen.start, "to": chosen.end, "kernels": count, "changes": found}
         chosen.json.write_text(json.dumps(whole, indent=1) + "\n")
+    if before is not None:
+        whole = extended(before, chosen.end, found)
+        chosen.extend.write_text(json.dumps(whole, indent=1) + "\n")
     print(table(found))
     print(f"\n{len({s.kernel for s in stretches})} kernels changed, in {len(found)} places.")
     return 0

@@ -78,3 +78,10 @@ def test_a_change_without_a_reason_is_named():
         kernel_changes.table(found, {}, "")
     drawn = kernel_changes.table(found, {"abcdef01": "speed"}, "")
     assert drawn.splitlines()[-1] == "| abcdef01 | Do | speed | gemm a |  |"
+
+
+def test_what_happened_since_stands_behind_what_is_known():
+    known = {"from": "a", "to": "b", "kernels": 2, "changes": [{"commits": {"b": "B"}}]}
+    found = blame_kernels.extended(known, "c", [{"commits": {"c": "C"}}])
+    assert [*found["changes"][0]["commits"], *found["changes"][1]["commits"]] == ["b", "c"]
+    assert (found["from"], found["to"], known["to"]) == ("a", "c", "b")
