@@ -119,14 +119,23 @@ def test_ordinary_numbers_are_no_figures():
     assert figures_in("a, b, c = 128, 2**32 - 1, 0.5\nwidth = 100\n") == []
 
 
+def reads(name: str, text: str) -> bool:
+    """Whether a figure is asked for, not only named in a text as an op's name is."""
+    return re.search(rf"[.\w]\.{name}\b(?![\"'`])", text) is not None
+
+
+def test_what_names_a_figure_does_not_read_it():
+    assert reads("fence", "self.costs.fence + 1")
+    assert not reads("fence", 'name = "hopper.fence"')
+    assert not reads("fence", '"""Beside `hopper.fence`."""')
+
+
 def test_each_figure_is_used():
     """A figure that nobody reads is not known to be right."""
     texts = [p.read_text() for p in SOURCE.rglob("*.py") if "machine/figures" not in str(p)]
     text = "\n".join(texts)
     unused = [
-        figure.name
-        for figure in H100.figures
-        if not re.search(rf"[.\w]\.{figure.name.rpartition('.')[2]}\b", text)
+        figure.name for figure in H100.figures if not reads(figure.name.rpartition(".")[2], text)
     ]
     assert unused == []
 

@@ -1,4 +1,8 @@
-"""Functions at the tile level, run on NumPy arrays: what they mean, with nothing below compiled."""
+"""Functions at the tile level: what they mean on NumPy arrays, with nothing below compiled.
+
+What can be known of such a program is asked here too: whether boxes of two sizes make the same
+program (`check_apart`), and where what is past the end of a tensor counts (`counted`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.options import Options
 from tawa.driver.host_launch import stored
+from tawa.tile.analysis.boxes_apart import Apart, check_apart
+from tawa.tile.analysis.past_ends import Counted, Edges, counted
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from tawa.driver.jit import Kernel
+
+__all__ = [
+    "Apart", "Counted", "Edges", "check_apart", "counted", "run_tile_module", "tile_module",
+    "whole",
+]  # fmt: skip
 
 
 def tile_module(fn: Kernel, types: Mapping[str, str], *, copied: bool = True) -> ModuleOp:

@@ -18,13 +18,13 @@ from tawa.base.errors import Note
 from tawa.base.source import Span
 from tawa.base.spans import span_of
 from tawa.base.types import shape_of
+from tawa.driver.inspection.tile_programs import Counted, Edges, counted
 from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.errors import PastTheEnd
 from tawa.tasks.language.sizes import Known, Size, extreme, names, text
 from tawa.tasks.language.tensors import Tensor
 from tawa.tasks.lowering.generated import MARK
 from tawa.tasks.lowering.kernel_text import KernelText, ending
-from tawa.tile.analysis.past_ends import Counted, Edges, counted
 
 KINDS = {
     "add": "a sum", "mul": "a product", "max": "a maximum", "min": "a minimum", "and": "an `and`",

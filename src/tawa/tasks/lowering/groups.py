@@ -20,6 +20,7 @@ import numpy as np
 
 from tawa.base.errors import Note
 from tawa.base.spans import span_of
+from tawa.driver.inspection.tile_programs import Apart, check_apart
 from tawa.tasks.graph.copies import TILES
 from tawa.tasks.graph.ir import (
     Call,
@@ -40,7 +41,6 @@ from tawa.tasks.language.mapping import PROCESSORS, WARPS
 from tawa.tasks.language.sizes import Number, Size, coefficient, constant, names, text, with_index
 from tawa.tasks.language.tensors import Bounds, Buffer, Tensor
 from tawa.tasks.lowering.leaves import module_of
-from tawa.tile.analysis.boxes_apart import Apart, check_apart
 
 BLOCK = PROCESSORS.index("block")
 
