@@ -237,12 +237,12 @@ def role_of(op: Operation) -> str:
 
 
 def levels(
-    module: ModuleOp, monkeypatch: pytest.MonkeyPatch
+    module: ModuleOp, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[ModuleOp, ModuleOp, ModuleOp, Decisions]:
     """The module after all passes of each level, and what was decided."""
     for kind, lowering in LOWERINGS.items():
         monkeypatch.setitem(TABLE, kind, lowering)
-    work = Compilation(Options())
+    work = Compilation(Options(**options))
     tile = work.level("tile", module).clone()
     aref = work.level("aref", tile.clone()).clone()
     hopper = work.level("hopper", aref.clone())
@@ -298,6 +298,31 @@ def test_writers_are_kept_in_the_role_that_computes(monkeypatch: pytest.MonkeyPa
     assert len(found(tile, Poke)) == 2, "neither is the other's twin"
     assert {role_of(op) for op in found(aref, Poke)} == {"math"}
     assert found(hopper, ScalarStore)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"persistent": True, "num_stages": 4}, {"persistent": True, "ping_pong": True},
+        {"consumers": 1}, {"num_warps": 4, "ctas_per_sm": 2}, {"specialize": False},
+        {"cluster": 2}, {"num_stages": 1}, {"overlap": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_unknown_ops_go_through_whatever_is_asked_for(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+):
+    """Each pass that an option turns on or off leaves them what they declare to do."""
+    module = tile_module()
+    _peek, poke = strange(module)
+    before(poke, Twice(poke.operands[1]), Poke(*poke.operands))
+    tile, aref, hopper, _ = levels(module, monkeypatch, **options)
+    assert (len(found(tile, Peek)), len(found(tile, Poke))) == (1, 2)
+    assert not found(tile, Twice), "nobody reads it"
+    roles = [role_of(op) for op in found(aref, Poke)]
+    assert len(set(roles)) == 1, roles
+    assert len(found(hopper, ScalarLoad)) >= 1
+    assert len(found(hopper, ScalarStore)) == len(roles)
 
 
 def test_barriers_keep_their_place(monkeypatch: pytest.MonkeyPatch):
