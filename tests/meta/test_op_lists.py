@@ -48,7 +48,7 @@ REASONS: dict[str, dict[str, str]] = {
         "ArgReduce, Asm, AsmEffect, ReduceWith, ScanWith": RULE,
         "ArgReduce, ReduceWith": FIELDS,
         "AtomicCas, AtomicRmw, Load, Store": FIELDS,
-        "Broadcast, ExpandDims, Map, Reshape, Trans": RULE,
+        "Broadcast, ExpandDims, Map, Repeat, Reshape, Trans": RULE,
         "Broadcast, ExpandDims, Trans": FIELDS,
         "Dot, DotIssue": PRODUCT,
         "DotIssue, WarpDot": PRODUCT,

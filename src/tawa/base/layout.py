@@ -172,6 +172,29 @@ class Layout:
         reg = (Mode(times, dim, 1), *apart(self.reg))
         return Layout(shape, reg, apart(self.lane), apart(self.warp))
 
+    def grouped(self, dim: int, times: int) -> Layout | None:
+        """The layout of a tile that, each element so many times in a row, is this one.
+
+        Threads hold what they need of it, those that hold the same element copies. None if a digit
+        runs across the groups unevenly.
+        """
+        parts: list[Modes] = []
+        for kept, modes in enumerate((self.reg, self.lane, self.warp)):
+            found: list[Mode] = []
+            for m in modes:
+                inside = min(m.extent, max(1, times // m.stride)) if m.dim == dim else 1
+                if m.dim != dim:
+                    found.append(m)
+                elif m.extent % inside or (times % m.stride and m.stride % times):
+                    return None
+                else:
+                    copies = [Mode(inside, REPLICA, 0)] if kept and inside > 1 else []
+                    stride = max(1, m.stride // times)
+                    found += [*copies, Mode(m.extent // inside, dim, stride)]
+            parts.append(tuple(m for m in found if m.extent > 1 or not found))
+        shape = self.shape[:dim] + (self.shape[dim] // times,) + self.shape[dim + 1 :]
+        return Layout(shape, *parts)
+
     def expanded(self, dim: int) -> Layout:
         """The layout of the tile with a dimension of extent 1 inserted at `dim`."""
 

@@ -19,6 +19,9 @@ from tawa.machine.chips import SM_90A
 ROWS, COLUMNS = SM_90A.warp_mma
 """Rows and columns of one instruction."""
 
+RUNS = 16, 8, 4
+"""Elements in a row, the most first: of bytes 16 are a thread's widest access, of halves two."""
+
 Way = Literal["matrix", "three", "scalar"]
 """By matrix instructions, by three each (of f32 cut in two parts), or by scalar ones."""
 
@@ -72,6 +75,17 @@ class Product:
         """Elements of K of one instruction."""
         return 4 * self.packed * self.registers[1]
 
+    @property
+    def run(self) -> int:
+        """Elements of K in a row that a thread holds where both operands are in registers.
+
+        Any order of K will do if both have it; a run's elements are neighbours in memory.
+        0 where K is too short for any but the instruction's own order.
+        """
+        step = self.packed * self.registers[1]
+        found = (r for r in RUNS if r % step == 0 and self.inner % (4 * r) == 0)
+        return next(found, 0) if self.way == "matrix" else 0
+
     def shares(self, warps: int) -> tuple[int, int, int]:
         """Warps along batches, rows and columns, so that operands are read least often."""
         along = math.gcd(warps, self.batches)
@@ -103,8 +117,11 @@ class Product:
         lane = (Mode(4, n, 2), Mode(8, m, 1))
         return Layout(full, _long(reg), lane, _long(warp))
 
-    def operand(self, warps: int, side: int) -> Layout:
-        """What each thread reads of A (`side` 0) or B (1): its elements of every instruction."""
+    def operand(self, warps: int, side: int, run: int = 0) -> Layout:
+        """What each thread reads of A (`side` 0) or B (1): its elements of every instruction.
+
+        In the order of the instruction along K, or with so many of a thread in a row (`run`).
+        """
         result = self.accumulator(warps)
         kept, dropped = ((-2, -1), (-1, -2))[side]
         rank = len(result.shape)
@@ -120,9 +137,12 @@ class Product:
             Mode(m.extent, m.dim, m.stride) for m in result.reg if m.dim == outer and m.stride != 1
         ]
         own += [m for m in result.reg if rank == 3 and m.dim == 0]
-        reg = [Mode(size, gone, 1), Mode(self.registers[1], gone, half),
-               Mode(self.inner // self.step, gone, self.step), *own]  # fmt: skip
-        lane = (Mode(4, gone, size), Mode(8, outer, 1))
+        along = [Mode(size, gone, 1), Mode(self.registers[1], gone, half),
+                 Mode(self.inner // self.step, gone, self.step)]  # fmt: skip
+        if run:
+            along = [Mode(run, gone, 1), Mode(self.inner // (4 * run), gone, 4 * run)]
+        reg = [*along, *own]
+        lane = (Mode(4, gone, run or size), Mode(8, outer, 1))
         return Layout(tuple(shape), _long(reg), lane, copies)
 
 

@@ -457,13 +457,18 @@ def lower_restage(g: GroupLowering, op: aref.Restage) -> None:
 def lower_warp_dot(g: GroupLowering, op: WarpDot) -> None:
     """One op for all of K; an accumulator of other products too may have their layout."""
     product, layout = op.product, g.layouts.accumulator(op)
-    views = g.views[op.a], g.views[op.b]
+    views = g.views.get(op.a), g.views.get(op.b)
+    a, b = (
+        view.tile if view else fragment(g, value, op.layout(side, g.warps))
+        for side, (view, value) in enumerate(zip(views, (op.a, op.b), strict=True))
+    )
     new = WarpProduct(
         fragment(g, op.accumulator, layout),
-        (views[0].tile, views[1].tile),
-        (views[0].transposed, views[1].transposed),
+        (a, b),
+        (bool(views[0] and views[0].transposed), bool(views[1] and views[1].transposed)),
         product.inner,
         product.precision,
+        op.run.value.data if op.run else 0,
     )
     result = g.add(new, op.result.name_hint)
     g.fragments[op.result] = convert(g, result, g.layouts.of[op.result])

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref.analysis.layouts import lane_parts
 from tawa.aref.analysis.spread_rows import Halving, halvings
 from tawa.aref.dialect import ops as aref
-from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
+from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point, register_map
 from tawa.base.types import byte_size, element_of, f32, shape_of
 from tawa.codegen.coalesce import store_layout
 from tawa.codegen.fragments import (
@@ -126,14 +126,28 @@ def lower_reshape(g: GroupLowering, op: Reshape) -> None:
 
 
 def lower_repeat(g: GroupLowering, op: Repeat) -> None:
-    """The same registers, each several times."""
-    source, times = natural(g, op.value), op.times.value.data
+    """The same registers, each several times, where the threads of the result hold them."""
+    source, axis, times = natural(g, op.value), op.axis.value.data, op.times.value.data
     assert isinstance(source.type, FragType)
-    layout = source.type.layout.repeated(op.axis.value.data, times)
+    layout = source.type.layout.repeated(axis, times)
+    wanted = g.layouts.of.get(op.result) or layout
+    if (needed := wanted.grouped(axis, times)) is not None:
+        found = register_map(source.type.layout, needed, tuple(range(len(layout.shape))))
+        if found is not None:
+            order = _groups(wanted, needed, axis, times)
+            g.fragments[op.result] = g.add(Rearrange(source, [found[r] for r in order], wanted))
+            return
     registers = [r // times for r in range(layout.registers)]
     value = g.add(Rearrange(source, registers, layout))
-    wanted = g.layouts.of.get(op.result) or layout
     g.fragments[op.result] = convert(g, value, wanted)
+
+
+def _groups(layout: Layout, grouped: Layout, axis: int, times: int) -> list[int]:
+    """For each register of a layout, the one of the layout of its groups that it is a copy of."""
+    places = layout.offsets(layout.reg)
+    places[:, axis] //= times
+    known = {tuple(p): i for i, p in enumerate(grouped.offsets(grouped.reg).tolist())}
+    return [known[tuple(p)] for p in places.tolist()]
 
 
 def linear(layout: Layout) -> Layout:

@@ -62,6 +62,9 @@ from tawa.tile.dialect.ops import (
     Trans,
 )
 
+HANDS_ON = (Map, ExpandDims, Broadcast, Trans, Repeat, Reshape)
+"""Ops whose operand takes the layout that users of the result want."""
+
 LEAST_COPY = SM_90A.least_async_copy
 """Bytes that an asynchronous copy moves at least."""
 
@@ -142,8 +145,8 @@ class _Asked:
     via: Operation | None = None
 
 
-def _through(op: Operation | None, layout: Layout) -> Layout:
-    """The layout of an op's operand that gives its result in `layout`."""
+def layout_before(op: Operation, layout: Layout) -> Layout | None:
+    """The layout of an op's operand that gives its result in `layout`; None if none does."""
     if isinstance(op, ExpandDims):
         return layout.without(op.axis.value.data)
     if isinstance(op, Trans):
@@ -154,7 +157,9 @@ def _through(op: Operation | None, layout: Layout) -> Layout:
             if extent == 1:
                 layout = layout.flattened(d)
     if isinstance(op, Reshape):
-        layout = unit_reshape(layout, shape_of(op.value.type)) or layout
+        return unit_reshape(layout, shape_of(op.value.type))
+    if isinstance(op, Repeat):
+        return layout.grouped(op.axis.value.data, op.times.value.data)
     return layout
 
 
@@ -429,12 +434,12 @@ class Layouts:
             else:
                 found = self._wanted_by(use.operation, use.index)
             if found is not None:
-                for step in reversed(way):
-                    found = _through(step.via, found)
+                for op in (step.via for step in reversed(way) if step.via is not None):
+                    found = layout_before(op, found) or found
                 return found
             if use is None:
                 way.pop()
-            elif isinstance(op := use.operation, Map | ExpandDims | Broadcast | Trans | Reshape):
+            elif isinstance(op := use.operation, HANDS_ON):
                 if op.result not in asked and (not isinstance(op, Reshape) or _keeps_extents(op)):
                     asked.add(op.result)
                     way.append(_Asked(op.result, iter(op.result.uses), op))
@@ -455,6 +460,8 @@ class Layouts:
         if isinstance(op, DotIssue) and index == 0:
             rows, columns = shape_of(op.a.type)
             return accumulator((rows, columns), self.warps)
+        if isinstance(op, WarpDot) and op.operands[index] is not op.accumulator:
+            return op.layout(index, self.warps)
         if isinstance(op, Map):
             return self.of.get(op.result)
         if isinstance(op, CopyInto):

@@ -18,6 +18,7 @@ from tawa.aref.analysis.products import (
     is_window,
     view_of,
 )
+from tawa.aref.analysis.register_operands import held_operands
 from tawa.aref.analysis.staging import drop_unread, staged
 from tawa.aref.dialect.ops import DotIssue, ViewTrans, WarpDot, WarpGroup
 from tawa.base.options import Options
@@ -51,16 +52,19 @@ class WarpProducts:
             }
             for dot, why in reasons.items():
                 if why is not None:
-                    self._replace(dot)
+                    self._replace(dot, warps)
                     self.decided.add(MultipliedByWarps(why, span=span_of(dot)))
             if any(reasons.values()):
                 drop_unread(group)
 
-    def _replace(self, dot: Dot) -> None:
+    def _replace(self, dot: Dot, warps: int) -> None:
         block = dot.parent
         assert block is not None
-        a, b = (_view(v, dot) for v in (dot.a, dot.b))
-        new = WarpDot(a, b, dot.acc, dot.precision.data if dot.precision else "tf32")
+        *held, run = held_operands(dot, warps)
+        a, b = (
+            v if stays else _view(v, dot) for v, stays in zip((dot.a, dot.b), held, strict=True)
+        )
+        new = WarpDot(a, b, dot.acc, dot.precision.data if dot.precision else "tf32", run)
         new.result.name_hint = dot.result.name_hint
         copy_span(dot, [new])
         block.insert_op_before(new, dot)

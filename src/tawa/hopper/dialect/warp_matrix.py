@@ -1,4 +1,4 @@
-"""Matrix products that each warp does by itself, from shared memory, done when the op is."""
+"""Matrix products that each warp does by itself, done when the op is."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from tawa.base.warp_matrix import COLUMNS, ROWS, Product
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.ldmatrix import MOST_MATRICES, Fetch
 from tawa.hopper.dialect.machine import Actor
+from tawa.hopper.dialect.register_words import held_word
 from tawa.hopper.dialect.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.effects import SHARED, Effects, reads
@@ -70,23 +71,31 @@ def _instruction(product: Product) -> tuple[str, str]:
 
 @irdl_op_definition
 class WarpProduct(HopperOp):
-    """`accumulator + a @ b` of tiles in shared memory, each warp its own part of the result.
+    """`accumulator + a @ b`, each warp its own part of the result.
 
-    With `turn_a` (`turn_b`), rank 2, the tile holds the operand transposed. Where the layout has
-    copies, all threads that hold one compute it. `narrow`: few registers beside the accumulator.
+    An operand is a tile in shared memory or a fragment, whose threads hold what they multiply, with
+    `run` elements of K in a row. With `turn_a` (`turn_b`), rank 2, the tile holds the operand
+    transposed. Where the layout has copies, all threads that hold one compute it. `narrow`: few
+    registers beside the accumulator.
     """
 
     name: ClassVar[str] = "hopper.warp_product"
     accumulator: SSAValue = operand_def(FragType)
-    a: SSAValue = operand_def(TileType)
-    b: SSAValue = operand_def(TileType)
+    a: SSAValue = operand_def(TileType | FragType)
+    b: SSAValue = operand_def(TileType | FragType)
     inner: IntegerAttr = prop_def(Number)
     precision: StringAttr = prop_def(StringAttr)
+    run_along: IntegerAttr | None = opt_prop_def(Number)
     turn_a: UnitAttr | None = opt_prop_def(UnitAttr)
     turn_b: UnitAttr | None = opt_prop_def(UnitAttr)
     narrow: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(FragType)
-    traits = traits_def(Effects(reads(SHARED, "a"), reads(SHARED, "b")))
+    traits = traits_def(
+        Effects(
+            reads(SHARED, "a").when(lambda op: isinstance(op.a.type, TileType)),
+            reads(SHARED, "b").when(lambda op: isinstance(op.b.type, TileType)),
+        )
+    )
 
     def __init__(
         self,
@@ -95,6 +104,7 @@ class WarpProduct(HopperOp):
         turned: tuple[bool, bool],
         inner: int,
         precision: str,
+        run: int = 0,
     ):
         flags = (UnitAttr() if t else None for t in turned)
         super().__init__(
@@ -102,6 +112,7 @@ class WarpProduct(HopperOp):
             properties={
                 "inner": number(inner),
                 "precision": StringAttr(precision),
+                "run_along": number(run) if run else None,
                 **dict(zip(("turn_a", "turn_b"), flags, strict=True)),
             },
             result_types=[accumulator.type],
@@ -114,7 +125,7 @@ class WarpProduct(HopperOp):
         *batch, rows, columns = layout.shape
         inner = self.inner.value.data
         a = (*batch, rows, inner)
-        return Product.of(a, (*batch, inner, columns), element_of_tile(self.a), self.precision.data)
+        return Product.of(a, (*batch, inner, columns), element_in(self.a), self.precision.data)
 
     @property
     def layout(self) -> Layout:
@@ -130,6 +141,9 @@ class WarpProduct(HopperOp):
         """The accumulator has the product's own layout."""
         if self.layout != self.product.accumulator(self.layout.warps):
             raise VerifyException("the accumulator of a warp product has the product's layout")
+        for side, kind in enumerate((self.a.type, self.b.type)):
+            if isinstance(kind, FragType) and kind.layout != self._layout_of(side):
+                raise VerifyException("an operand in registers has the product's layout")
 
     # --- text -----------------------------------------------------------------------------------
 
@@ -151,7 +165,7 @@ class WarpProduct(HopperOp):
         whole = product.inner // (step * iterations)
         unrolled = min(whole, max(1, MOST_UNROLLED // (self.instructions * iterations)))
         unrolled = 1 if self.narrow else unrolled if any(self.fetches) else 2
-        w.line(f"#pragma unroll {unrolled}")
+        w.line("#pragma unroll" if self._holds else f"#pragma unroll {unrolled}")
         with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step * iterations})"):
             for iteration in range(iterations):
                 first = iteration * self.steps % len(sums)
@@ -176,7 +190,8 @@ class WarpProduct(HopperOp):
     def chains(self) -> int:
         """Sums that a warp adds up beside each other, so that enough instructions are under way."""
         blocks, product = int(np.prod(self._sizes)), self.product
-        found = LATENCY_BLOCKS // blocks if any(self.fetches) and not self.narrow else 1
+        quick = self._holds or any(self.fetches)
+        found = LATENCY_BLOCKS // blocks if quick and not self.narrow else 1
         while found > 1:
             step = product.step * max(self.steps, found)
             if found & (found - 1) == 0 and product.inner % step == 0:
@@ -193,12 +208,23 @@ class WarpProduct(HopperOp):
         return p.batches // along, p.rows // down // ROWS, p.columns // across // COLUMNS
 
     @property
+    def _holds(self) -> bool:
+        """Whether an operand is in registers, whose numbers then have to be constants."""
+        return any(isinstance(operand.type, FragType) for operand in (self.a, self.b))
+
+    def _layout_of(self, side: int) -> Layout:
+        """The layout of an operand, A or B, as threads take it."""
+        held = isinstance((self.a, self.b)[side].type, FragType)
+        run = self.run_along.value.data if self.run_along and held else 0
+        return self.product.operand(self.layout.warps, side, run)
+
+    @property
     def steps(self) -> int:
         """Instructions along K for which operands are fetched together: one or two.
 
         Two where one `ldmatrix` then moves more of a single column, or of elements of 8 bits.
         """
-        product, b = self.product, element_of_tile(self.b)
+        product, b = self.product, element_in(self.b)
         few = self._sizes[2] % 2 == 1 or b != product.multiplied
         return 2 if few and self._fits(1) and product.inner % (2 * product.step) == 0 else 1
 
@@ -209,7 +235,8 @@ class WarpProduct(HopperOp):
 
     def _fits(self, side: int) -> bool:
         tile = (self.a, self.b)[side].type
-        assert isinstance(tile, TileType)
+        if not isinstance(tile, TileType):
+            return False
         fits = Fetch.fits(self.product, tile, side, self._turned[side])
         # Both operands have the order of K that widening makes, or none.
         return fits and (tile.element_type == self.product.multiplied or self._both_fit)
@@ -229,8 +256,7 @@ class WarpProduct(HopperOp):
 
     def _fetch(self, side: int) -> Fetch | None:
         tile = (self.a, self.b)[side].type
-        assert isinstance(tile, TileType)
-        if not self._fits(side):
+        if not isinstance(tile, TileType) or not self._fits(side):
             return None
         layout = self.product.operand(self.layout.warps, side)
         return Fetch(self.product, layout, tile, side, self._turned[side], self.steps)
@@ -243,7 +269,7 @@ class WarpProduct(HopperOp):
     def _element(self, w: Writer, side: int, at: tuple[str, str, str]) -> str:
         """One element of an operand, batch, row and column given, as what is multiplied."""
         tile = (self.a, self.b)[side]
-        product, stored = self.product, element_of_tile(tile)
+        product, stored = self.product, element_in(tile)
         address = self._address(w, side, at)
         text = f"shared_load<{short_name(stored)}>({address})"
         wanted = product.multiplied
@@ -276,7 +302,7 @@ class WarpProduct(HopperOp):
         tile = (self.a, self.b)[side]
         product = self.product
         contiguous = self._turned[side] == bool(side)
-        if contiguous and element_of_tile(tile) == product.multiplied and product.packed > 1:
+        if contiguous and element_in(tile) == product.multiplied and product.packed > 1:
             return f"shared_load<u32>({self._address(w, side, at)})"
         parts: list[str] = []
         for i in range(product.packed):
@@ -337,6 +363,14 @@ class WarpProduct(HopperOp):
                 fetch.load(w, target, (first, many), (w.name(self.a), batch, k))
             return
         row = w.fresh("row_part")
+        if isinstance(self.a.type, FragType):
+            with _unrolled(w, row, self._sizes[1]):
+                for i in range(count):
+                    step, register = divmod(i, product.registers[0])
+                    block = f"{register % 2} + 2 * ({row} + {self._sizes[1]} * {batch})"
+                    word = held_word(product, w.name(self.a), block, k, step, register // 2)
+                    w.line(f"{a}[{row}][{i}] = {word};")
+            return
         at_batch = f"{self._start(0, -3)} + {batch}" if product.batched else "0"
         with _unrolled(w, row, self._sizes[1]):
             for i in range(count):
@@ -355,6 +389,12 @@ class WarpProduct(HopperOp):
             matrices = columns * fetch.registers
             moved = "0" if first == "0" else f"({first}) * {COLUMNS}"
             fetch.load(w, (b, 0), (0, matrices), place, moved)
+            return
+        if isinstance(self.b.type, FragType):
+            for i in range(columns * each):
+                step, half = divmod(i % each, product.registers[1])
+                block = f"{first} + {i // each} + {self._sizes[2]} * {batch}"
+                w.line(f"{b}[{i}] = {held_word(product, w.name(self.b), block, k, step, half)};")
             return
         at_batch = f"{self._start(1, -3)} + {batch}" if product.batched else "0"
         for i in range(columns * each):
@@ -429,8 +469,9 @@ class WarpProduct(HopperOp):
     def _read(self, m: Actor, side: int) -> tuple[Array, Array]:
         """The elements that each thread reads of an operand, and where they are in it."""
         tile = (self.a, self.b)[side]
-        assert isinstance(tile.type, TileType)
-        where = m.coordinates(self.product.operand(self.layout.warps, side))
+        where = m.coordinates(self._layout_of(side))
+        if not isinstance(tile.type, TileType):
+            return m.fragment(tile), where
         fetch = self.fetches[side]
         if fetch is not None:
             return fetch.read(m, m.integer(tile)), where
@@ -484,10 +525,10 @@ def _parts(w: Writer, count: int, per: int, first: int = 0) -> Generator[tuple[s
         yield f"{index} * {per}", per
 
 
-def element_of_tile(tile: SSAValue) -> Attribute:
-    """The element type of a tile in shared memory."""
-    assert isinstance(tile.type, TileType)
-    return tile.type.element_type
+def element_in(operand: SSAValue) -> Attribute:
+    """The element type of an operand: a tile in shared memory, or a fragment."""
+    assert isinstance(operand.type, TileType | FragType)
+    return operand.type.element_type
 
 
 WARP_MATRIX: Sequence[type[HopperOp]] = (WarpProduct,)

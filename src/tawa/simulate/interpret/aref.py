@@ -221,7 +221,9 @@ def _dot_issue(actor: ArefActor, op: ops.DotIssue) -> None:
 
 
 def _warp_dot(actor: ArefActor, op: ops.WarpDot) -> Array:
-    a, b = (actor.tile(actor.values[v]) for v in (op.a, op.b))
+    sides = (actor.values[v] if isinstance(actor.values[v], View) else actor.known(v)
+             for v in (op.a, op.b))  # fmt: skip
+    a, b = (actor.tile(s) if isinstance(s, View) else s for s in sides)
     start: Any = actor.known(op.accumulator)
     return dot(a, b, start, element_of(op.accumulator.type), op.precision.data)
 

@@ -213,6 +213,8 @@ def _warp_product(op: WarpProduct, target: Chip) -> Work:
     per_fetch = 4 * ROW_BYTES * MATRIX_ROWS / target.shared_memory_bytes
     issue = shared = 0.0
     for side, fetch in enumerate(op.fetches):
+        if isinstance((op.a, op.b)[side].type, FragType):
+            continue  # words of what threads hold
         if fetch is None:
             elements = product.operand(layout.warps, side).registers
             issue, shared = issue + timing.element_fetch * elements, shared + 4 * elements
