@@ -63,6 +63,13 @@ CHOSEN: list[tuple[str, tuple[Any, ...], tuple[int, ...]]] = [
     ("int8_weights", (2048, 8192, 4096), (1,)),
     ("int4_gemm_tall_packed", (16, 4096, 4096), (0,)),
     ("ssd_chunk_scan", (65536, 64, 64), (0,)),
+    ("int8_weights", (16, 4096, 14336), (0,)),
+    ("int8_weights", (32, 8192, 4096), (0,)),
+    ("int4_matmul", (32, 2048, 8192), (0,)),
+    ("gemm", (256, 1024, 4096), (1,)),
+    ("gemm", (128, 4096, 14336), (1,)),
+    ("block_scaled_fp8", (128, 2048, 8192), (0,)),
+    ("fp8_block_scaled", (128, 2048, 8192), (1,)),
 ]
 """Cases of `same_source.py`: its function, sizes, and which of its configurations."""
 
