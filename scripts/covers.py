@@ -46,6 +46,14 @@ class Covers:
         found = self.bits[:, columns // 8] >> (7 - columns % 8).astype(np.uint8) & 1
         return np.flatnonzero(found.any(axis=1)).tolist()
 
+    def lines(self, index: int) -> dict[str, int]:
+        """The lines that a test runs, as bits, by file."""
+        row = np.packbits(np.unpackbits(self.bits[index]), bitorder="little")
+        starts = [*self.places.values(), 8 * len(row)]
+        ends = zip(self.places, starts, starts[1:], strict=False)
+        bits = ((f, int.from_bytes(row[a // 8 : b // 8].tobytes(), "little")) for f, a, b in ends)
+        return {file: found for file, found in bits if found}
+
 
 def folders() -> list[str]:
     """Of the tests, those that matter most first."""
@@ -55,15 +63,19 @@ def folders() -> list[str]:
     return [f"tests/{name}" for name in (*FIRST, *loose, *names)]
 
 
-def note(out: Path, jobs: int, limit: float) -> None:
-    """Run the tests, for so many seconds, and keep what each ran."""
+def note(out: Path, jobs: int, limit: float, again: list[str]) -> None:
+    """Run the tests, for so many seconds, and keep what each ran; of some files beside the others.
+
+    Those of `again` take the places of what was kept of them. Lines are those of now: files of the
+    compiler that were changed since should have all their tests run again.
+    """
     slow = [line.split(maxsplit=1) for line in (ROOT / "tests" / "slow.txt").read_text().split("\n")
             if line and line[0] != "#"]  # fmt: skip
     left_out = [f"--deselect={name}" for seconds, name in slow if float(seconds) > LONGEST]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "covering", "-p", "no:cacheprovider",
                "-n", str(jobs), "--maxschedchunk", "6", "--timeout", "60", "--tb", "line",
                "-p", "no:benchmark",
-               "--continue-on-collection-errors", *left_out, *folders()]  # fmt: skip
+               "--continue-on-collection-errors", *left_out, *(again or folders())]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         path = os.pathsep.join(
             filter(None, (f"{ROOT / 'src'}", f"{ROOT / 'scripts'}", os.environ.get("PYTHONPATH")))
@@ -78,11 +90,11 @@ def note(out: Path, jobs: int, limit: float) -> None:
         finally:
             if running.poll() is None:
                 os.killpg(running.pid, signal.SIGKILL)
-        keep(Path(folder), out)
+        keep(Path(folder), out, Covers(out) if again else None, tuple(again))
 
 
-def keep(folder: Path, out: Path) -> None:
-    """Join what the processes wrote."""
+def keep(folder: Path, out: Path, old: Covers | None = None, again: tuple[str, ...] = ()) -> None:
+    """Join what the processes wrote, and what was kept of other files of tests."""
     tests: list[str] = []
     seconds: list[float] = []
     lines: list[dict[str, int]] = []
@@ -100,6 +112,13 @@ def keep(folder: Path, out: Path) -> None:
             tests.append(row["test"])
             seconds.append(row["seconds"])
             lines.append({name: int(bits, 16) for name, bits in row["lines"].items()})
+            for name, bits in lines[-1].items():
+                lengths[name] = max(lengths.get(name, 0), bits.bit_length())
+    for index, test in enumerate(old.tests) if old is not None else ():
+        if not test.startswith(again):
+            tests.append(test)
+            seconds.append(old.seconds[index])
+            lines.append(old.lines(index))
             for name, bits in lines[-1].items():
                 lengths[name] = max(lengths.get(name, 0), bits.bit_length())
     places: dict[str, int] = {}

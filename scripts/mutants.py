@@ -1,6 +1,7 @@
 """Mutants of the compiler: one operator or condition changed, and the nearest tests run.
 
 python scripts/mutants.py --cover covers.npz --jobs 16   which lines each test runs (Python 3.12)
+python scripts/mutants.py --cover covers.npz --again tests/tile     those of some tests, anew
 python scripts/mutants.py --covers covers.npz --count 150 --jobs 16 --seconds 40
 python scripts/mutants.py --first 40 --count 20          a share of them
 python scripts/mutants.py --only 3,17                    some of them
@@ -277,7 +278,8 @@ def pytest(copy: Path, asked: Stage) -> tuple[str, str]:
                *files]  # fmt: skip
     try:
         done = subprocess.run(command, cwd=copy, env=environment, timeout=limit, check=False,
-                              capture_output=True, text=True)  # fmt: skip
+                              capture_output=True, text=True,
+                              start_new_session=True)  # fmt: skip
     except subprocess.TimeoutExpired:
         return "all: no end", ""
     finally:
@@ -317,26 +319,38 @@ def judged(number: int, copy: Path, seconds: float, covers: Covers) -> dict[str,
 
 
 def _failing(made: Mutant, asked: Stage, copy: Path) -> tuple[str, str]:
-    """The test that fails with a change and passes without it; "" if there is none."""
+    """The test that fails with a change; "" if there is none.
+
+    If all are said not to have ended or begun, they do without the change.
+    """
     place = copy / made.file
     before = place.read_text()
-    while tests := [test for test in asked.tests if test not in BROKEN]:
-        asked = replace(asked, tests=tests)
-        place.write_text(made.text)
-        try:
-            by, said = pytest(copy, asked)
-        finally:
-            place.write_text(before)
+    tests = [test for test in asked.tests if test not in BROKEN]
+    if not tests:
+        return "", ""
+    asked = replace(asked, tests=tests)
+    place.write_text(made.text)
+    try:
+        by, said = pytest(copy, asked)
+    finally:
+        place.write_text(before)
+    return ("", "") if by.startswith("all:") and pytest(copy, asked)[0] else (by, said)
+
+
+def failing_anyway(rows: list[dict[str, Any]], copy: Path, covers: Covers) -> set[str]:
+    """Of the tests that caught mutants, those that fail without a change, too."""
+    seconds = dict(zip(covers.tests, covers.seconds, strict=True))
+    left = sorted({row["by"] for row in rows if row["by"] in seconds})
+    found: set[str] = set()
+    while left:
+        took = [seconds[test] for test in left]
+        by, _ = pytest(copy, Stage(left, sum(took), max(took)))
         if not by:
             break
         whole = by.startswith("all:")
-        again = asked if whole else Stage([by], asked.longest, asked.longest)
-        if not pytest(copy, again)[0]:
-            return by, said
-        if whole:
-            break
-        BROKEN.add(by)
-    return "", ""
+        found |= set(left) if whole else {by}
+        left = [] if whole else left[left.index(by) + 1 :]
+    return found
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
@@ -388,10 +402,21 @@ def run(
             if row is None:
                 continue
             rows.append(row)
-            with out.open("a") as file:
-                file.write(json.dumps(rows[-1]) + "\n")
-            print({k: v for k, v in rows[-1].items() if k != "said"}, flush=True)
+            write(out, row)
+        if rows:
+            BROKEN.update(failing_anyway(rows, Path(folder) / "0", covers))
+        for index, row in enumerate(rows):
+            if row["by"] in BROKEN:
+                rows[index] = judged(row["number"], Path(folder) / "0", seconds, covers)
+                write(out, rows[index])
     return rows
+
+
+def write(out: Path, row: dict[str, Any]) -> None:
+    """Add a row; of two of a mutant the last one counts."""
+    with out.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+    print({k: v for k, v in row.items() if k != "said"}, flush=True)
 
 
 def main() -> None:
@@ -401,6 +426,7 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=1800, help="seconds for all: none begins after"
     )
+    parser.add_argument("--again", nargs="+", default=[], help="with --cover: these tests alone")
     parser.add_argument("--covers", type=Path, help="what `--cover` wrote")
     parser.add_argument("--first", type=int, default=0, help="the first number")
     parser.add_argument("--count", type=int, default=150, help="how many")
@@ -412,12 +438,13 @@ def main() -> None:
     parser.add_argument("--summary", type=Path, nargs="+", help="of files of rows")
     chosen = parser.parse_args()
     if chosen.cover:
-        note(chosen.cover, chosen.jobs, chosen.limit)
+        note(chosen.cover, chosen.jobs, chosen.limit, chosen.again)
     elif chosen.show is not None:
         show(mutant(chosen.show), chosen.covers and Covers(chosen.covers), chosen.seconds)
     elif chosen.summary:
         texts = [file.read_text() for file in chosen.summary]
-        print(summary([json.loads(line) for text in texts for line in text.splitlines()]))
+        rows = [json.loads(line) for text in texts for line in text.splitlines()]
+        print(summary(list({row["number"]: row for row in rows}.values())))
     else:
         numbers = [int(number) for number in (chosen.only or "").split(",") if number]
         numbers = numbers or distinct(chosen.first, chosen.count)

@@ -15,6 +15,7 @@ from tawa.aref.dialect.ops import Create, GetEnter, WarpGroup
 from tawa.aref.passes.slices import SlicesNotPossible
 from tawa.base.options import BadOption
 from tawa.driver.compiled import Compiled
+from tawa.simulate import prove
 
 LEVELS = ["hopper", "ptx"]
 
@@ -93,6 +94,7 @@ def test_a_slot_belongs_to_one_team() -> None:
         depths = [r.ref.type.depth.data for r in rings if isinstance(r, Create)]  # pyright: ignore
         assert depths
         assert all(depth % slices == 0 and depth >= 2 * slices for depth in depths)
+        assert prove(compiled.module("hopper")).proved
 
 
 def test_what_is_asked_for_is_told() -> None:

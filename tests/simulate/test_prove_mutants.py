@@ -9,7 +9,7 @@ from collections import Counter
 
 import numpy as np
 from launches import LAUNCHES, Small
-from mutations import bounds, mutants, mutate, same, verdict, why_it_is_safe
+from mutations import bounds, mutants, mutate, rewired, same, verdict, why_it_is_safe
 
 from tawa.driver.compiled import spec_of
 from tawa.simulate import prove
@@ -48,4 +48,21 @@ def test_no_loop_that_runs_more_or_less_often_than_its_partner_is_proved():
     module = small.sweep().module({"num_stages": 2, "consumers": 1})
     tried = bounds(module)
     assert len(tried) == 12
+    assert not [str(mutant) for mutant in tried if prove(mutate(module, mutant)).proved]
+
+
+def test_no_team_that_takes_other_iterations_or_slots_is_proved():
+    """Teams share the iterations of a loop: bounds of the loop that loads and of theirs, waits and
+    returns of their slots."""
+    small = next(s for s in LAUNCHES if s.name == "gemm")
+    module = small.sweep().module({"num_stages": 4, "consumers": 1, "slice_k": 2})
+    proof = prove(module)
+    assert proof.proved, proof.why
+    assert proof.states < 20
+    tried = bounds(module)
+    assert len(tried) == 12
+    ops = ("mbarrier_wait", "mbarrier_arrive", "mbarrier_expect")
+    edits = [*mutants(module), *rewired(module)]
+    tried += [m for m in edits if m.kind in ("phase", "slot back") and m.op.endswith(ops)]
+    assert len(tried) >= 20
     assert not [str(mutant) for mutant in tried if prove(mutate(module, mutant)).proved]

@@ -314,7 +314,7 @@ class Walker(HopperActor):
             and not isinstance(left, int)
             and (most is None or most > SHORT * by)
         ):
-            loop = replace(loop, shift=self.path.shift(left, by), period=self.path.period)
+            loop = replace(loop, shift=self.path.shift(left), period=self.path.period)
         self.loops_open.append(loop)
         self.values[op.body.block.args[0]] = loop.index
         return self._move(step)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
+from math import gcd, lcm
 from typing import NamedTuple
 
 from tawa.simulate.prove.actor import Walker
@@ -104,11 +104,10 @@ def _decide(actors: list[Walker], path: Path) -> None:
             for loop in actor.loops_open
         ]
     path.facts = path.facts.said_again(simple)
-    known: dict[tuple[Terms, int], Term] = {}
+    known: dict[Terms, Term] = {}
     same: dict[Term, Term] = {}
-    for (left, step), shift in path.shifts.items():
-        key = _terms(simple(Sum(0, left))), step
-        same[shift] = known.setdefault(key, shift)
+    for left, shift in path.shifts.items():
+        same[shift] = known.setdefault(_terms(simple(Sum(0, left))), shift)
     path.shifts = known
     _put_for({old: new for old, new in same.items() if old != new}, actors, path)
 
@@ -132,8 +131,8 @@ def _put_for(names: dict[Term, Term], actors: list[Walker], path: Path) -> None:
         ]
     path.facts = _changed(path.facts, change, names)
     path.shifts = {
-        (_terms(replaced(Sum(0, left), change, frozenset(names))), step): names.get(shift, shift)
-        for (left, step), shift in path.shifts.items()
+        _terms(replaced(Sum(0, left), change, frozenset(names))): names.get(shift, shift)
+        for left, shift in path.shifts.items()
     }
 
 
@@ -157,12 +156,12 @@ def _forget_counted(actors: list[Walker], path: Path) -> None:
             if loop.shift is not None:
                 found.setdefault(loop.shift, []).append(loop)
     for shift, loops in found.items():
-        step = loops[0].step
-        assert isinstance(step, int)
-        whole = path.period // gcd(path.period, step)
-        passed = (min(loop.n for loop in loops) - 1) // whole * whole
-        if passed > 0 and (passed >= HELD or not _followed(actors, shift)):
-            _take_up(actors, path, shift, passed, passed * step // path.period)
+        steps = [_step(loop) for loop in loops]
+        whole = lcm(path.period, *steps)  # of the index
+        least = min((loop.n - 1) * step for loop, step in zip(loops, steps, strict=True))
+        passed = least // whole * whole
+        if passed > 0 and (passed // min(steps) >= HELD or not _followed(actors, shift)):
+            _take_up(actors, path, shift, passed)
 
 
 def _followed(actors: list[Walker], shift: Term) -> bool:
@@ -186,8 +185,14 @@ def _behind(actor: Walker, loop: Loop, place: tuple[int, ...]) -> bool:
     )
 
 
-def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int) -> None:
-    """Replace a shift by a new one that is larger by `by`; its loops count `passed` less."""
+def _step(loop: Loop) -> int:
+    assert isinstance(loop.step, int)
+    return loop.step
+
+
+def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int) -> None:
+    """Replace a shift by one that is larger by so much of the index; its loops count from there."""
+    by = passed // path.period
     path.unknowns += 1
     new: Term = ("new", path.unknowns)
     later = plus(term(*new), -by)
@@ -201,14 +206,16 @@ def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int
     change_all(actors, change, (shift,))
     for actor in actors:
         actor.loops_open = [
-            replace(loop, shift=new, n=loop.n - passed) if loop.shift == shift else loop
+            replace(loop, shift=new, n=loop.n - passed // _step(loop))
+            if loop.shift == shift
+            else loop
             for loop in actor.loops_open
         ]
     exact = path.facts.bounds(term(*shift)) == (0, 0)
     facts = _changed(path.facts, change, (shift,))
-    for (left, step), held in list(path.shifts.items()):
+    for left, held in list(path.shifts.items()):
         if held == shift:
-            del path.shifts[left, step]
+            del path.shifts[left]
             if exact:
                 _carry_over(path, facts, Sum(0, left), scaled(term(*new), path.period), by)
     facts.put(term(*new), (1, None))

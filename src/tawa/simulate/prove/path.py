@@ -50,8 +50,8 @@ class Path:
     """What the actors of one path share: its decisions, and the unknowns that it has met."""
 
     facts: Facts
-    shifts: dict[tuple[Terms, int], Term]
-    """For loops by what is left and by their step: an unknown that is still 0."""
+    shifts: dict[Terms, Term]
+    """For loops by what is left: an unknown that is still 0."""
     period: int = 1
     unknowns: int = 0
     free: frozenset[int] = frozenset()
@@ -71,12 +71,14 @@ class Path:
         self.unknowns += 1
         return term("bit", kind, self.unknowns) if kind == "i1" else term("new", self.unknowns)
 
-    def shift(self, left: Sum, step: int) -> Term:
-        """The unknown that a loop's index is shifted by, common to all loops that run alike."""
-        key = left.terms, step
-        found = self.shifts.get(key)
+    def shift(self, left: Sum) -> Term:
+        """The unknown that a loop's index is shifted by, common to all loops that run alike.
+
+        Their steps may differ: teams that share the iterations of a loop take longer ones.
+        """
+        found = self.shifts.get(left.terms)
         if found is None:
             self.unknowns += 1
-            found = self.shifts[key] = ("new", self.unknowns)
+            found = self.shifts[left.terms] = ("new", self.unknowns)
             self.facts.put(term(*found), (0, 0))
         return found
