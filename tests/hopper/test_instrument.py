@@ -11,17 +11,28 @@ import pytest
 from instrumented import MULTIPROCESSORS, Run, instrumented, plain_module, table_of
 from simulation import recording, stored
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, f32
+from xdsl.dialects.test import TestOp as Made
 
 from tawa.base.kernel_spec import KernelSpec, TimelineParam
+from tawa.base.layout import accumulator
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.driver.compiled import read_module, spec_of
+from tawa.hopper.dialect.fragment import Copy, Fill
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.sync import NamedBarrierArrive, NamedBarrierSync
 from tawa.hopper.dialect.trace import ROLE, TRACE, Timestamp
+from tawa.hopper.dialect.types import FragType
 from tawa.hopper.recording.detail import POINTS_OF_A_TILE, POINTS_OF_AN_ITERATION
-from tawa.hopper.recording.instrument import Instrument, disturbed, is_inner, recorders_of
+from tawa.hopper.recording.instrument import (
+    Instrument,
+    disturbed,
+    is_inner,
+    recorders_of,
+    work_activity,
+)
+from tawa.ir.elementwise import Map
 from tawa.kernels.attention import Configuration, attention
 from tawa.simulate import check
 from tawa.simulate.interpret.hopper import check_registers
@@ -269,6 +280,24 @@ def test_ordinary_code_is_called_after_its_heaviest_functions():
     table = table_of(instrumented(Run("attention-full-64").plain))
     details = [a.detail for s in table.segments for a in (*s.gaps, s.lead, s.trail) if a]
     assert any("exp2" in detail for detail in details)
+
+
+@pytest.mark.parametrize(("functions", "expected"), [
+    (("addf", "exp2", "mulf"), "exp2, addf, mulf"),
+    (("fill", "addf"), "addf, fill"),
+    (("fill", "copy", "negf", "sqrt"), "sqrt, negf, fill"),
+    (("addf", "mulf", "addf", "copy"), "addf, mulf, copy"),
+])  # fmt: skip
+def test_functions_weigh_what_their_instructions_take(functions: tuple[str, ...], expected: str):
+    """Special functions more than others, and moves nothing."""
+    kind = FragType.of(f32, accumulator((64, 8), warps=4))
+    number, value = (Made(result_types=[t]).results[0] for t in (f32, kind))
+    moves = {"fill": lambda: Fill(number, kind), "copy": lambda: Copy(value)}
+    ops = [
+        moves[name]() if name in moves else Map(name, [value] * (1 + (name in ("addf", "mulf"))))
+        for name in functions
+    ]
+    assert work_activity(ops).detail == expected
 
 
 def registers(module: ModuleOp) -> dict[str, int]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from simulation import Arrays, check, stored, values
+from xdsl.dialects.builtin import f32
+from xdsl.dialects.test import TestOp as Made
 
 import tawa
 import tawa.language as tl
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.dialect.text import STRIPS
-from tawa.hopper.passes.strips import LEAST_WIDTH
+from tawa.hopper.passes.strips import LEAST_OPS, LEAST_WIDTH, Run
+from tawa.ir.elementwise import Map
 
 
 @tawa.jit
@@ -109,3 +112,16 @@ def test_loads_are_strips_ahead_of_stores_that_are_elsewhere(*, in_place: bool, 
     ahead = [strips.get_values() for strips in loads]
     assert [tuple(a[:2]) for a in ahead] == [(number, width)] * 3
     assert ahead[1][2] == 2 * ahead[0][2] == 2 * ahead[2][2] > 0
+
+
+@pytest.mark.parametrize(("registers", "functions", "expected"), [
+    (8, LEAST_OPS, True), (8, LEAST_OPS - 1, False), (4, LEAST_OPS, False), (10, LEAST_OPS, False),
+    (12, LEAST_OPS + 1, True),
+])  # fmt: skip
+def test_strips_pay_if_there_are_several_with_enough_in_each(
+    registers: int, functions: int, expected: bool
+) -> None:
+    value = Made(result_types=[f32]).results[0]
+    run = Run(registers, [Map("negf", [value]) for _ in range(functions)])
+    run.ops.append(value.owner)  # pyright: ignore
+    assert run.pays is expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,37 @@ def test_products_come_in_order():
     found = [(number, job.result()) for number, job in in_turn(iter(range(5)), begin)]
     assert [number for number, _ in found] == list(range(5))
     assert all(f"k{number}" in product.ptx for number, product in found)
+
+
+class Waiting:
+    """A job that is done when it is said to be."""
+
+    def __init__(self, *, is_done: bool) -> None:
+        self.is_done = is_done
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def result(self) -> Any:
+        self.is_done = True
+
+    def stop(self) -> None:
+        self.is_done = True
+
+
+@pytest.mark.usefixtures("three")
+@pytest.mark.parametrize(("is_done", "begun"), [
+    (False, [3, 4, 5, 6, 7, 7, 7]),  # as many as may be are under way
+    (True, [1, 2, 3, 4, 5, 6, 7]),  # none is begun before it is needed
+])  # fmt: skip
+def test_how_many_are_begun_before_each_product(is_done: bool, begun: list[int]):
+    jobs: list[Waiting] = []
+
+    def noted(number: int) -> Any:
+        jobs.append(Waiting(is_done=is_done))
+        return jobs[-1]
+
+    assert [len(jobs) for _ in in_turn(iter(range(7)), noted)] == begun
 
 
 @pytest.mark.usefixtures("three")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 from launches import LAUNCHES
 from xdsl.dialects import arith, scf
@@ -12,8 +16,10 @@ from tawa.hopper.dialect.sync import MbarrierArrive, MbarrierWait
 from tawa.ir.elementwise import Map
 from tawa.simulate import prove
 from tawa.simulate.prove import fixpoint
+from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.turns import computed, phase_at, slot_at, turn_of, turned_back
 from tawa.simulate.prove.unknowns import applied, plus, zero
+from tawa.simulate.prove.wheels import Wheel
 
 DEPTHS = (2, 3, 4, 5)
 
@@ -150,3 +156,47 @@ def test_a_mistake_in_one_slot_alone_is_seen(kind: type, change):
     specially_treated(module, kind, change)
     module.verify()
     assert not prove(module).proved
+
+
+# --- where slots lie ------------------------------------------------------------------------------
+
+PLACED = Wheel(5, 3, tiles=[(256, 128), (1024, 64)])
+"""Three slots of 128 bytes from 256 on, and of 64 from 1024 on."""
+
+
+@pytest.mark.parametrize(
+    ("address", "slot", "turned"),
+    [
+        (255, None, 255), (256, (0, 256, 384), 512), (383, (0, 256, 384), 639),
+        (384, (1, 384, 512), 256), (639, (2, 512, 640), 511), (640, None, 640),
+        (1023, None, 1023), (1024, (0, 1024, 1088), 1152), (1215, (2, 1152, 1216), 1151),
+        (1216, None, 1216),
+    ],
+)  # fmt: skip
+def test_the_slot_of_an_address(address: int, slot: tuple[int, int, int] | None, turned: int):
+    assert PLACED.slot_at(address) == slot
+    assert PLACED.turned(address, 1) == turned
+    assert PLACED.turned(PLACED.turned(address, 1), 2) == address
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "met"),
+    [
+        (0, 256, False), (0, 257, True), (639, 640, True), (640, 1024, False), (640, 1025, True),
+        (1215, 1300, True), (1216, 1300, False),
+    ],
+)  # fmt: skip
+def test_whether_bytes_are_of_slots(begin: int, end: int, met: bool):
+    assert PLACED.meets(begin, end) is met
+
+
+@pytest.mark.parametrize("region", [slice(4, 6), np.asarray([4, 5])])
+def test_the_bytes_that_an_op_reaches_end_behind_its_last_granule(region: Any):
+    """Granules of 64 bytes: the first and the one behind the last, times 64."""
+    seen: list[tuple[int, int]] = []
+    walker: Any = SimpleNamespace(
+        cta=SimpleNamespace(shadow=SimpleNamespace(granule=64)), values={},
+        wheels=SimpleNamespace(check_inside=lambda op, values, parts: seen.extend(parts)),
+    )  # fmt: skip
+    Walker._check_inside(walker, SimpleNamespace(), [region])  # pyright: ignore
+    assert seen == [(256, 384)]
