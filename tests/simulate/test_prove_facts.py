@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import random
 
+import pytest
+
 from tawa.simulate.prove.facts import Facts
 from tawa.simulate.prove.unknowns import Number, Sum, Term, applied, plus, scaled, term
 
@@ -104,3 +106,15 @@ def test_bounds_hold_for_all_numbers() -> None:
                 assert low is None or low <= value, (text, place, low)
                 assert high is None or value <= high, (text, place, high)
     assert told > 500
+
+
+@pytest.mark.parametrize(("by", "factor", "expected"), [
+    (1, 1, (0, 0)), (4, 4, (-3, 0)), (4, 8, (-6, 0)), (4, 2, (None, None)),
+])  # fmt: skip
+def test_a_quotient_beside_its_operand(by: int, factor: int, expected: tuple[int | None, ...]):
+    """So many times `x / by`, less `factor / by` times x: what the division leaves out."""
+    x, facts = term("new", 1), Facts()
+    assert isinstance(x, Sum)
+    facts.restrict(x, (0, None))
+    apart = plus(plus(0, applied("divsi", "i32", [x, by]), factor), x, -max(1, factor // by))
+    assert facts.bounds(apart) == expected

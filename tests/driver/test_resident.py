@@ -1,0 +1,43 @@
+"""How many CTAs of a kernel share a multiprocessor: what the first of four limits leaves."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tawa.driver.prediction.launches import resident
+from tawa.machine.chips import H200
+
+
+def compiled(registers: int = 32, threads: int = 128, shared: int = 1024, **spec: Any) -> Any:
+    """What the prediction reads of a compiled kernel."""
+    of = {"entry": "k", "cluster": (1, 1, 1), "grid": "plain", **spec}
+    log = [SimpleNamespace(name="helper", registers=255), SimpleNamespace(name="k",
+                                                                          registers=registers)]  # fmt: skip
+    return SimpleNamespace(
+        spec=SimpleNamespace(threads=threads, shared_bytes=shared, **of),
+        assembled=SimpleNamespace(functions=log),
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, 16),  # 2048 threads
+        ({"threads": 32}, 32),  # CTAs
+        ({"registers": 33}, 12),  # 40 registers each
+        ({"registers": 128}, 4),
+        ({"registers": 129}, 3),
+        ({"registers": 255, "threads": 384}, 1),
+        ({"registers": 255, "threads": 1024}, 1),  # at least one
+        ({"shared": 100 * 1024}, 2),
+        ({"shared": 200 * 1024}, 1),
+        ({"cluster": (2, 1, 1)}, None),
+        ({"grid": "persistent"}, None),
+        ({"entry": "other"}, None),  # nothing is known of it
+    ],
+)
+def test_ctas_that_share_a_multiprocessor(given: dict[str, Any], expected: int | None):
+    assert resident(compiled(**given), H200) == expected
