@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -93,46 +94,56 @@ def note(out: Path, jobs: int, limit: float, again: list[str]) -> None:
         keep(Path(folder), out, Covers(out) if again else None, tuple(again))
 
 
+@dataclass
+class Noted:
+    """Tests, what they took, and the lines that they ran, as bits, by file."""
+
+    tests: list[str] = field(default_factory=list[str])
+    seconds: list[float] = field(default_factory=list[float])
+    lines: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
+
+    def add(self, test: str, seconds: float, lines: dict[str, int]) -> None:
+        """Note a test."""
+        self.tests.append(test)
+        self.seconds.append(seconds)
+        self.lines.append(lines)
+
+    def write(self, out: Path) -> None:
+        """As a table of bits: a row a test, some columns a file."""
+        lengths: dict[str, int] = {}
+        for name, bits in (item for seen in self.lines for item in seen.items()):
+            lengths[name] = max(lengths.get(name, 0), bits.bit_length())
+        places: dict[str, int] = {}
+        width = 0
+        for name, length in sorted(lengths.items()):
+            places[name] = width
+            width += -(-length // 8) * 8
+        table = np.zeros((len(self.tests), width // 8), np.uint8)
+        for row, seen in zip(table, self.lines, strict=True):
+            for name, bits in seen.items():
+                first = places[name] // 8
+                count = -(-lengths[name] // 8)
+                packed = np.frombuffer(bits.to_bytes(count, "little"), np.uint8)
+                row[first : first + count] = np.packbits(np.unpackbits(packed, bitorder="little"))
+        about = json.dumps({"tests": self.tests, "seconds": self.seconds, "places": places})
+        np.savez_compressed(out, about=np.array(about), bits=table)
+
+
 def keep(folder: Path, out: Path, old: Covers | None = None, again: tuple[str, ...] = ()) -> None:
     """Join what the processes wrote, and what was kept of other files of tests."""
-    tests: list[str] = []
-    seconds: list[float] = []
-    lines: list[dict[str, int]] = []
-    lengths: dict[str, int] = {}
-    left = 0
-    for file in sorted(folder.glob("*.jsonl")):
-        for text in file.read_text().splitlines():
-            try:
-                row = json.loads(text)
-            except ValueError:  # its process was ended while it wrote
-                continue
-            if not row["passed"] or row["seconds"] > 3 * LONGEST:
-                left += 1
-                continue
-            tests.append(row["test"])
-            seconds.append(row["seconds"])
-            lines.append({name: int(bits, 16) for name, bits in row["lines"].items()})
-            for name, bits in lines[-1].items():
-                lengths[name] = max(lengths.get(name, 0), bits.bit_length())
+    noted, left = Noted(), 0
+    for text in (line for file in sorted(folder.glob("*.jsonl")) for line in file.open()):
+        try:
+            row = json.loads(text)
+        except ValueError:  # its process was ended while it wrote
+            continue
+        if row["passed"] and row["seconds"] <= 3 * LONGEST:
+            lines = {name: int(bits, 16) for name, bits in row["lines"].items()}
+            noted.add(row["test"], row["seconds"], lines)
+        else:
+            left += 1
     for index, test in enumerate(old.tests) if old is not None else ():
         if not test.startswith(again):
-            tests.append(test)
-            seconds.append(old.seconds[index])
-            lines.append(old.lines(index))
-            for name, bits in lines[-1].items():
-                lengths[name] = max(lengths.get(name, 0), bits.bit_length())
-    places: dict[str, int] = {}
-    width = 0
-    for name, length in sorted(lengths.items()):
-        places[name] = width
-        width += -(-length // 8) * 8
-    table = np.zeros((len(tests), width // 8), np.uint8)
-    for row, seen in zip(table, lines, strict=True):
-        for name, bits in seen.items():
-            first = places[name] // 8
-            count = -(-lengths[name] // 8)
-            packed = np.frombuffer(bits.to_bytes(count, "little"), np.uint8)
-            row[first : first + count] = np.packbits(np.unpackbits(packed, bitorder="little"))
-    about = json.dumps({"tests": tests, "seconds": seconds, "places": places})
-    np.savez_compressed(out, about=np.array(about), bits=table)
-    print(len(tests), "tests passed and are kept;", left, "failed, were skipped or took long")
+            noted.add(test, old.seconds[index], old.lines(index))
+    noted.write(out)
+    print(len(noted.tests), "tests passed and are kept;", left, "failed, were skipped or took long")
