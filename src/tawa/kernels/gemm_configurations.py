@@ -19,7 +19,8 @@ from tawa.machine.product_times import LINE, Iteration, launch_us, waves_cycles
 
 STREAMED_PART = 4
 """An operand larger than one in so many parts of L2 would push out what others left there, and not
-stay there itself (chosen)."""
+stay there itself. L2 is two partitions, each of which holds what its half of the chip reads (the
+A100's white paper): this is half of one (docs/performance-log.md: which products it decides)."""
 STREAMED_K_BYTES = 1024
 """Bytes of a row of A up to which writing C is what takes the time (measured: `gemm.jsonl`)."""
 FEW_ROWS_COLUMNS = (32, 48, 64, 80)

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from tawa.machine.chips import SM_90A, Chip
 
-PRODUCER = {384: 40, 512: 32}
-"""Registers of the loading role by threads of the CTA (multiples of 8)."""
-
 ENOUGH = SM_90A.registers_of_four
 """Registers at entry below which consumers need all that others can give."""
 
@@ -124,11 +121,21 @@ def budget(
         producer = min(entry, max(FEWEST, min(left, -(-wanted // step) * step)))
         consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
         return Budget(producer, consumer, consumer, entry, converter)
-    producer = PRODUCER.get(threads, target.min_role_registers)
-    if narrow or accumulators >= MANY or entry < ENOUGH:
-        producer = target.min_role_registers
+    few = narrow or accumulators >= MANY or entry < ENOUGH
+    producer = target.min_role_registers if few else _spared(target, threads, entry)
     consumer = min(MOST, (pool - producer) // groups // step * step)
     return Budget(producer, consumer, consumer, entry, converter)
+
+
+def _spared(target: Chip, threads: int, entry: int) -> int:
+    """Registers of a loading role whose consumers can do without the most that they may have.
+
+    It gets a step more than the fewest, and what is left when all others have equally many.
+    """
+    others = threads // target.group_threads - 1
+    pool, step = entry * (others + 1), target.register_step
+    each = (pool - target.min_role_registers - step) // others // step * step
+    return pool - others * each
 
 
 @dataclass(frozen=True)

