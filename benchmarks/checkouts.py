@@ -41,6 +41,8 @@ COMPILING = 0.5
 """Part of a run's seconds that compiling may take."""
 PATIENCE = 60.0
 """Seconds after which a worker hangs."""
+GRACE = 10.0
+"""Seconds more that a case may take which began to compile in time."""
 ENOUGH = 6.0
 """Seconds that have to be left for a case to be begun."""
 NOTICED = 0.02
@@ -70,19 +72,36 @@ class Checkout:
     start: Callable[[], Answering]
 
 
+class Clock:
+    """The seconds of a run."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.whole = seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.end - time.monotonic()
+
+
 @dataclass
 class Station:
     """A process of a checkout; another takes its place where it hangs or ends."""
 
     checkout: Checkout
+    clock: Clock
     process: Answering | None = None
 
-    def ask(self, within: float, do: str, **words: Any) -> Any:
-        """Ask; raises `Problem`, after which there may be a new process."""
+    def ask(self, do: str, *, by: float = 0.0, **words: Any) -> Any:
+        """Ask, while `by` seconds or more of the run are left and `PATIENCE` lasts.
+
+        Raises `Problem`, after which there may be a new process.
+        """
         if self.process is None:
             self.process = self.checkout.start()
         try:
-            return self.process.ask(within, do, **words)
+            return self.process.ask(max(1.0, min(PATIENCE, self.clock.left - by)), do, **words)
         except Problem as problem:
             if problem.over:
                 self.end()
@@ -109,19 +128,6 @@ class Left:
         return name in self.why
 
 
-class Clock:
-    """The seconds of a run."""
-
-    def __init__(self, seconds: float) -> None:
-        self.end = time.monotonic() + seconds
-        self.whole = seconds
-
-    @property
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self.end - time.monotonic()
-
-
 def compiled(
     checkouts: Sequence[Checkout], names: Sequence[str], jobs: int, clock: Clock, left: Left
 ) -> None:
@@ -130,11 +136,11 @@ def compiled(
     each = max(1, jobs // len(checkouts))
 
     def work(checkout: Checkout, names: deque[str]) -> None:
-        station = Station(checkout)
+        station = Station(checkout, clock)
         while names and clock.left > until:
             name = names.popleft()
             try:
-                station.ask(min(PATIENCE, clock.left), "compile", name=name)
+                station.ask("compile", by=until - GRACE, name=name)
             except Problem as problem:
                 left.add(name, checkout.name, problem)
             except IndexError:
@@ -153,13 +159,13 @@ class Turns:
 
     def times_for(self, work: Any, seconds: float) -> list[float]:
         """Milliseconds of executions."""
-        return work.ask(seconds + PATIENCE, "times", seconds=seconds)
+        return work.ask("times", seconds=seconds)
 
 
 def opened(name: str, stations: Mapping[str, Station]) -> dict[str, dict[str, Any]]:
     """Open a case everywhere, at once; what each says of it."""
     with ThreadPoolExecutor(len(stations)) as pool:
-        asked = {c: pool.submit(s.ask, PATIENCE, "open", name=name) for c, s in stations.items()}
+        asked = {c: pool.submit(s.ask, "open", name=name) for c, s in stations.items()}
     return {checkout: answer.result() for checkout, answer in asked.items()}
 
 
@@ -199,7 +205,7 @@ def timed(
             watch=Turns(), on_turn=run.sampler.turn,
         )  # fmt: skip
     for station in stations.values():
-        station.ask(PATIENCE, "close")
+        station.ask("close")
     first = next(iter(times.values()))
     ratios = {checkout: first.median / timing.median for checkout, timing in times.items()}
     for checkout, timing in times.items():
@@ -233,7 +239,7 @@ def compared(
     left, ratios = Left(), dict[str, dict[str, float]]()
     compiled(checkouts, names, options.jobs, clock, left)
     print(f"compiled, {clock.left:.0f} s are left", flush=True)
-    stations = {checkout.name: Station(checkout) for checkout in checkouts}
+    stations = {checkout.name: Station(checkout, clock) for checkout in checkouts}
     for name in names:
         if name in left:
             continue

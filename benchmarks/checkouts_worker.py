@@ -16,11 +16,14 @@ import time
 import zlib
 from typing import Any
 
-import same_source_case
-import torch
-from checkouts_cases import CASES, Timed
+sys.modules["triton"] = None  # pyright: ignore[reportArgumentType]
 
-from tawa.runtime.timing import Stopwatch
+# Kernels that are written for either compiler take the language of this checkout then.
+import same_source_case  # noqa: E402
+import torch  # noqa: E402
+from checkouts_cases import CASES, Timed  # noqa: E402
+
+from tawa.runtime.timing import Stopwatch  # noqa: E402
 
 SAMPLE = 4096
 """Elements of a result that are sent, for checkouts to be compared with each other."""
