@@ -32,7 +32,7 @@ CORES = 4
 """Cores that each compilation may use."""
 
 SCRIPT = Path(__file__).parent / "compile_cases.py"
-LOADED = "import tawa.driver.compiler, tawa.jit, ortools.sat.python.cp_model"
+LOADED = "import tawa.driver.compiler, tawa.jit"
 SECONDS = 100
 """Limit of one process that compiles."""
 

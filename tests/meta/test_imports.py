@@ -160,7 +160,6 @@ ROOMS: dict[str, set[str]] = {
 # Who may import which package of others, wherever it matters. A room that is not named may not.
 FOREIGN: dict[str, set[str]] = {
     "cuda": {"runtime"},  # compiling touches no device
-    "ortools": {"pipeline"},
     "llvmlite": {"cuppl"},
     "lark": {"functional", "axon", "cuppl"},
     "onnx": {"axon"},

@@ -149,6 +149,28 @@ def test_slots_are_back_in_time_for_their_next_load(depth: int):
         assert returned + slot.load <= again + UNIT
 
 
+OPTIMA = (
+    (64, 212, 183, 192, "0 44 0 0 58 87 88 89 103 167 88 181 88 6+ 35+"),
+    (64, 160, 213, 160, "0 71 0 0 85 114 115 116 130 194 115 208 115 6+ 35+"),
+    (128, 212, 256, 192, "0 132 0 0 146 175 176 177 191 8+ 176 22+ 176 22+ 51+"),
+)
+"""Attention's columns, capacity, period and registers, and when its nodes start ("+": a stage on).
+
+Another solver (OR-tools CP-SAT 9.15) proved of each that no schedule is better.
+"""
+
+
+@pytest.mark.parametrize(("columns", "capacity", "period", "registers", "starts"), OPTIMA)
+def test_the_optimum_is_what_another_solver_proved(
+    columns: int, capacity: int, period: int, registers: int, starts: str
+):
+    found = solve(attention(columns), H100, capacity)
+    assert found is not None
+    assert (found.period // UNIT, found.registers) == (period, registers)
+    placed = (found.placed[i] for i in sorted(found.placed))
+    assert " ".join(f"{p.offset // UNIT}{'+' * p.stage}" for p in placed) == starts
+
+
 def test_further_schedules_differ():
     """Each has another order of what takes long than those before, in the same turn or a longer."""
     graph = attention(128)

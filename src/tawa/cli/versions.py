@@ -9,7 +9,7 @@ from importlib import metadata
 
 from tawa.base.errors import TawaError
 
-PACKAGES = "numpy", "xdsl", "ortools", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc"
+PACKAGES = "numpy", "xdsl", "cuda-core", "cuda-bindings", "nvidia-cuda-nvrtc"
 """What the tile compiler computes with."""
 
 OTHERS = "torch", "triton", "onnx", "llvmlite"

@@ -21,7 +21,7 @@ from tawa.runtime.nvrtc import version
 MAKER = "tawa.driver.compiler"
 """The module that compiles: it and all that it imports decide what a kernel compiles to."""
 
-PACKAGES = "xdsl", "ortools", "numpy"
+PACKAGES = "xdsl", "numpy"
 """Packages that it computes with."""
 
 

@@ -1,4 +1,4 @@
-"""Modulo scheduling: the search for the least initiation interval of the constraint model.
+"""Modulo scheduling: the search for the least initiation interval that has a schedule.
 
 Periods are tried from the resources' bound upwards, each with the solver
 ([modulo_model](modulo_model.py)), unless no order of an iteration's ops fits it
@@ -22,8 +22,8 @@ STAGES = 2
 ADDRESSES = SM_90A.thresholds.addresses
 """Registers of a thread that addresses, counters and row statistics take."""
 
-OTHERS_LIMIT = 0.04
-"""Deterministic seconds of the solver for a schedule after the first."""
+OTHERS_LIMIT = 2000
+"""Parts of the search that are looked at for a schedule after the first."""
 
 SPARE = SM_90A.register_step
 """Registers that schedules after the first leave free, the least that the assembler hands out.
@@ -155,7 +155,8 @@ class _Search:
         self.limits = bounds(graph)
         lead, tail = in_units(target.scheduled_lead), in_units(target.scheduled_tail)
         self.orders = Orders(graph, lead, tail, stages)
-        self.asked: dict[int, Model] = {}
+        self.impossible = -1
+        """The longest step whose period has no schedule, so that no shorter one has one."""
         self.rest = self._schedules(step)
 
     def ranked(self, rank: int) -> Solution | None:
@@ -176,27 +177,26 @@ class _Search:
     def _models(self, step: int) -> Iterator[Model]:
         """The models of a period, each without what was found so far."""
         for _ in range(ALIKE):
-            begun = self.asked.pop(step, None)
-            model = begun if begun is not None and not self.found else self._model(step)
+            model = self._model(step)
             model.differ_from([s.placed for s in self.found])
             yield model
 
     def _refused(self, step: int) -> bool:
         """Whether a period needs no solver: no order of an iteration's ops fits it."""
+        if step <= self.impossible:
+            return True
         return self.orders.refuse(_period(self.limits, step) // UNIT, self.capacity)
 
     def _possible(self, step: int) -> bool:
         """Whether the solver finds a schedule of a period within its work limit."""
         if self._refused(step):
             return False
-        self.asked[step] = self._model(step)
-        return self.asked[step].possible()
-
-    def _gives_up(self, step: int) -> bool:
-        """Whether the solver leaves a period undecided that was not asked of it."""
-        period = _period(self.limits, step)
-        model = Model(self.graph, self.target, self.capacity, period, self.stages)
-        return not model.possible() and model.undecided
+        model = self._model(step)
+        if model.possible():
+            return True
+        if not model.undecided:
+            self.impossible = max(self.impossible, step)
+        return False
 
     def _solution(self, step: int, placed: dict[int, Placed], registers: int) -> Solution:
         first = max(self.limits, key=lambda name: self.limits[name])
@@ -204,11 +204,9 @@ class _Search:
         return Solution(_period(self.limits, step), placed, bound, registers)
 
     def _schedules(self, step: int) -> Iterator[Solution]:
-        undecided, skipped = 0, None
+        undecided = 0
         while step < PERIODS and undecided < PATIENCE:
-            if not self.found and self._refused(step):
-                skipped = step
-            else:
+            if self.found or not self._refused(step):
                 for model in self._models(step):
                     work = OTHERS_LIMIT if self.found else WORK_LIMIT
                     found = model.solve(work)
@@ -216,8 +214,6 @@ class _Search:
                         undecided += model.undecided
                         break
                     yield self._solution(step, *found)
-                    if skipped is not None:  # who wants more goes by what the solver gave up
-                        undecided, skipped = undecided + self._gives_up(skipped), None
             if self.found:
                 step += STRIDE if undecided > PATIENCE // 2 else 1
                 continue

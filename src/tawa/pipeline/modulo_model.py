@@ -1,4 +1,4 @@
-"""The constraint model of a modulo schedule (OR-tools CP-SAT), for one initiation interval.
+"""The constraints of a modulo schedule, for one initiation interval.
 
 One kernel iteration lasts T cycles; an op starts at s = r + j T, so it runs in the j-th kernel
 iteration of its own at offset r: j is its stage, r its place. The model knows the
@@ -13,36 +13,32 @@ resources (the issuing thread, the tensor core, the special-function unit) and t
 - a ring of D slots is loaded again D iterations later, so a slot is held for less than that by the
   time that a load takes.
 
-Program order and stages are what is used; start times are not, since the hardware is dynamic.
+With the period fixed, most of this says how much later one thing is than another, at least; what is
+left are choices, which [modulo_search](modulo_search.py) makes. Program order and stages are what
+is used; start times are not, since the hardware is dynamic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Any
 
 from tawa.machine.chips import Chip
-from tawa.pipeline.dependence_graph import DependenceGraph, Node
+from tawa.pipeline.dependence_graph import DependenceGraph, Edge, Node
+from tawa.pipeline.differences import ORIGIN, Contradiction, Differences
 from tawa.pipeline.infeasible_intervals import TILE_REGISTERS, UNIT, in_units, operand_edges
+from tawa.pipeline.modulo_problem import Aim, Problem, Schedule, Start
+from tawa.pipeline.modulo_search import Search
 
-WORK_LIMIT = 0.1
-"""Deterministic seconds of the solver for one period: the same answer on every machine."""
+WORK_LIMIT = 5000
+"""Parts of the search for one period: the same answer on every machine."""
 
 TOLERANCE_PERCENT = 2
 """How much longer than the shortest an iteration of one warp group may take to save registers."""
 
-PROMPT = 4
-"""Cycles of an iteration's latency that one cycle is worth by which a product is issued earlier.
-
-Products that wait in the tensor core's queue cover what the model does not know: at head dimension
-256, attention that converts its weights before it issues both products runs 12% slower (measured).
-"""
-
-COSTLY, DIFFERENCES = 48, 2
-"""Schedules differ if the nodes of so many cycles differ in so many places, before or after another
-and in the first or a later stage."""
+COSTLY = 48
+"""Schedules differ if the nodes of so many cycles differ in places, before or after another and in
+the first or a later stage."""
 
 
 @dataclass(frozen=True)
@@ -54,235 +50,146 @@ class Placed:
 
 
 class Model:
-    """The constraint model of one graph for one period.
-
-    With the period fixed all constraints are linear in small numbers, which makes them quick.
-    """
+    """The constraints of one graph for one period."""
 
     def __init__(
         self, graph: DependenceGraph, target: Chip, capacity: int, period: int, stages: int
     ) -> None:
-        from ortools.sat.python import cp_model  # takes half a second: only when it is needed
-
-        self.cp: Any = cp_model
         self.undecided = False
-        self.begun: Any = None
         self.graph, self.period = graph, period // UNIT
-        period = self.period
         self.lead, self.tail = in_units(target.scheduled_lead), in_units(target.scheduled_tail)
-        self.model: Any = cp_model.CpModel()
-        count = range(len(graph.nodes))
-        far = stages * period
-        self.offset = [self.model.new_int_var(0, period - 1, f"r{i}") for i in count]
-        self.stage = [self.model.new_int_var(0, stages - 1, f"j{i}") for i in count]
-        self.start = [self.offset[i] + period * self.stage[i] for i in count]
-        self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
-        self._place()
-        self._depend()
-        self._tensor_core()
-        self._one_copy()
-        self._registers(capacity)
-        self._slots()
-        self.latency: Any = self.model.new_int_var(0, period, "latency")
-        for n in graph.nodes:
-            end = (
-                self.within(n) + in_units(n.tensor) + self.tail if n.is_dot else self._thread_end(n)
-            )
-            self.model.add(self.latency >= end)
+        kept = [n.number for n in graph.nodes if n.registers >= TILE_REGISTERS and graph.uses(n)]
+        self.problem = Problem(
+            period=self.period,
+            stages=stages,
+            capacity=capacity,
+            tail=self.tail,
+            thread=[in_units(n.thread) for n in graph.nodes],
+            tensor=[in_units(n.tensor) for n in graph.nodes],
+            registers=[n.registers for n in graph.nodes],
+            products=[n.number for n in graph.dots],
+            kept=kept,
+            costly=[n.number for n in graph.nodes if n.is_dot or n.thread >= COSTLY],
+        )
+        self.known: Differences | None = Differences(self.problem.variables)
+        try:
+            self._place()
+            self._depend()
+            self._one_copy()
+            self._registers()
+            self._slots()
+        except Contradiction:
+            self.known = None
 
-    def _thread_end(self, node: Node) -> Any:
-        return self.offset[node.number] + in_units(node.thread)
+    def _later(self, low: int, high: int, least: int) -> None:
+        """Let variable `high` be so much above `low`, at least."""
+        assert self.known is not None
+        self.known.raises(low, high, least)
 
     def _place(self) -> None:
-        intervals: list[Any] = []
+        problem, longest = self.problem, self.problem.stages * self.period
         for n in self.graph.nodes:
-            i = n.number
-            size = in_units(n.thread)
-            self.model.add(self.offset[i] + size <= self.period)
-            if size:
-                intervals.append(
-                    self.model.new_fixed_size_interval_var(self.offset[i], size, f"i{i}")
-                )
-        self.model.add_no_overlap(intervals)
+            start = problem.start(n.number)
+            self._later(ORIGIN, start, 0)
+            self._later(start, ORIGIN, -(longest - problem.room(n.number)))
+        for n in self.graph.dots:
+            start, run = problem.start(n.number), problem.run(n.number)
+            self._later(start, run, self.lead)
+            self._later(run, start, -(self.period - in_units(n.tensor) - self.tail))
+            self._later(run, ORIGIN, -longest)
+        self._later(ORIGIN, problem.latency, 0)
+        self._later(problem.latency, ORIGIN, -self.period)
 
-    def finish(self, node: Node) -> Any:
-        """When a node's result may be used."""
+    def _finish(self, node: Node) -> tuple[int, int]:
+        """When a node's result may be used: so much after a variable."""
         if node.is_dot:
-            return self.run[node.number] + in_units(node.tensor) + self.tail
-        return self.start[node.number] + in_units(node.thread)
+            return self.problem.run(node.number), in_units(node.tensor) + self.tail
+        return self._end(node)
+
+    def _end(self, node: Node) -> tuple[int, int]:
+        """When the issuing thread is done with a node: so much after a variable."""
+        return self.problem.start(node.number), in_units(node.thread)
 
     def _depend(self) -> None:
         for e in self.graph.edges:
-            begin = self.start[e.target.number] + e.distance * self.period
-            if e.source.is_dot and e.accumulates:
-                self.model.add(begin >= self.start[e.source.number] + in_units(e.source.thread))
-            else:
-                self.model.add(begin >= self.finish(e.source))
-
-    def within(self, node: Node) -> Any:
-        """When a product starts to run, counted from the start of the iteration that issues it."""
-        i = node.number
-        return self.run[i] - self.start[i] + self.offset[i]
-
-    def _tensor_core(self) -> None:
-        dots = self.graph.dots
-        for n in dots:
-            self.model.add(self.run[n.number] >= self.start[n.number] + self.lead)
-            self.model.add(self.within(n) + in_units(n.tensor) + self.tail <= self.period)
-        for a in dots:
-            for b in dots:
-                if a.number < b.number:
-                    first = self.model.new_bool_var(f"o{a.number}_{b.number}")
-                    for x, y, literal in ((a, b, first), (b, a, first.negated())):
-                        order = self.offset[x.number] < self.offset[y.number]
-                        self.model.add(order).only_enforce_if(literal)
-                        runs = self.within(x) + in_units(x.tensor) <= self.within(y)
-                        self.model.add(runs).only_enforce_if(literal)
+            adds = e.source.is_dot and e.accumulates
+            after, least = self._end(e.source) if adds else self._finish(e.source)
+            self._later(
+                after, self.problem.start(e.target.number), least - e.distance * self.period
+            )
 
     def _one_copy(self) -> None:
         for n in self.graph.dots:
-            again = self.start[n.number] + self.period
             for reader in self.graph.readers(n):
                 if not reader.is_dot:
-                    self.model.add(again >= self.start[reader.number] + in_units(reader.thread))
+                    after, least = self._end(reader)
+                    self._later(after, self.problem.start(n.number), least - self.period)
             for e in operand_edges(self.graph, n):
-                rewritten = self.start[e.source.number] + self.period
-                self.model.add(rewritten >= self.run[n.number] + in_units(n.tensor))
+                rewritten = self.problem.start(e.source.number)
+                self._later(self.problem.run(n.number), rewritten, in_units(n.tensor) - self.period)
 
-    def _registers(self, capacity: int) -> None:
-        """What is held at any time of an iteration fits the registers of a thread.
+    def _registers(self) -> None:
+        """There is one copy of a value, so it is held for an iteration at most.
 
-        A value is held from its op's start to its last reader's (an A operand: to the product's
-        end); there is one copy of it, so it is held for an iteration at most.
+        That is from its op's start to its last reader's; an A operand, to the product's end.
         """
-        intervals: list[Any] = []
-        demands: list[int] = []
-        self.lengths: list[tuple[int, int, Any]] = []
-        for n in self.graph.nodes:
-            users = self.graph.uses(n)
-            if n.registers < TILE_REGISTERS or not users:
-                continue
-            i = n.number
-            length = self.model.new_int_var(0, self.period, f"l{i}")
-            for e in users:
-                until = self.start[e.target.number] + e.distance * self.period
-                if e.target.is_dot and not e.accumulates:
-                    until = (
-                        self.run[e.target.number]
-                        + in_units(e.target.tensor)
-                        + e.distance * self.period
-                    )
-                self.model.add(length >= until - self.start[i])
-            for shift in (0, 1):
-                begin = self.offset[i] - shift * self.period
-                end = self.model.new_int_var(-self.period, 2 * self.period, f"e{i}_{shift}")
-                intervals.append(self.model.new_interval_var(begin, length, end, f"h{i}_{shift}"))
-                demands.append(n.registers)
-            self.lengths.append((i, n.registers, length))
-        self.model.add_cumulative(intervals, demands, capacity)
-        # Follows from the cumulative; without it, budgets that are too tight take long to refuse.
-        area = sum(r * length for _, r, length in self.lengths)
-        self.model.add(area <= capacity * self.period)
+        for i in self.problem.kept:
+            start, end = self.problem.start(i), self.problem.end(i)
+            self._later(start, end, 0)
+            self._later(end, start, -self.period)
+            for e in self.graph.uses(self.graph.nodes[i]):
+                after, least = self._read(e)
+                self._later(after, end, least + e.distance * self.period)
+
+    def _read(self, edge: Edge) -> tuple[int, int]:
+        """Until when a value is held for a reader: so much after a variable."""
+        target = edge.target
+        if target.is_dot and not edge.accumulates:
+            return self.problem.run(target.number), in_units(target.tensor)
+        return self.problem.start(target.number), 0
 
     def _slots(self) -> None:
         """A slot is returned early enough for its next load to be there when it is waited for."""
         for slot in self.graph.slots:
             for reader in slot.readers:
-                held = self.finish(reader) - self.start[slot.get.number]
-                self.model.add(held + in_units(slot.load) <= slot.depth * self.period)
+                after, least = self._finish(reader)
+                get = self.problem.start(slot.get.number)
+                self._later(after, get, least + in_units(slot.load) - slot.depth * self.period)
 
     def differ_from(self, others: Sequence[Mapping[int, Placed]]) -> None:
         """Exclude schedules whose costly nodes have the order and the stages of one of `others`."""
-        if not others:
-            return
-        costly = [n.number for n in self.graph.nodes if n.is_dot or n.thread >= COSTLY]
-        early = {i: self._literal(self.stage[i] == 0, self.stage[i] > 0) for i in costly}
-        self.model.add_bool_or(early.values())
-        before = {
-            (a, b): self._literal(self.offset[a] < self.offset[b], self.offset[b] < self.offset[a])
-            for a, b in combinations(costly, 2)
-        }
-        for placed in others:
-            same = [
-                literal if placed[i].stage == 0 else literal.negated()
-                for i, literal in early.items()
-            ]
-            same += [
-                literal if placed[a].offset < placed[b].offset else literal.negated()
-                for (a, b), literal in before.items()
-            ]
-            self.model.add(sum(same) <= len(same) - DIFFERENCES)
-
-    def _literal(self, then: Any, otherwise: Any) -> Any:
-        """A literal that says which of two linear conditions holds."""
-        found = self.model.new_bool_var("")
-        self.model.add(then).only_enforce_if(found)
-        self.model.add(otherwise).only_enforce_if(found.negated())
-        return found
-
-    def _held(self) -> Any:
-        """Registers times the cycles they are held, and, with less weight, when ops start."""
-        return sum(16 * r * length for _, r, length in self.lengths) + sum(self.start)
-
-    def _most_held(self, value: Any) -> int:
-        """Registers at the fullest time of an iteration, which is the start of a value."""
-        held = [(value(self.offset[i]), r, value(length)) for i, r, length in self.lengths]
-        return max(
-            (
-                sum(r for begin, r, length in held if (time - begin) % self.period < length)
-                for time, _, _ in held
-            ),
-            default=0,
-        )
-
-    def _solver(self, work: float) -> Any:
-        """A solver that gives the same answer on every machine."""
-        solver: Any = self.cp.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = work
-        return solver
+        nodes = range(len(self.graph.nodes))
+        self.problem.others[:] = [
+            [Start(p[i].offset // UNIT, p[i].stage) for i in nodes] for p in others
+        ]
 
     def possible(self) -> bool:
-        """Whether a placement is found within the work limit; `solve` goes on from there."""
-        solver = self._solver(WORK_LIMIT)
-        status = solver.solve(self.model)
-        self.begun = solver, status
-        self.undecided = status == self.cp.UNKNOWN
-        return status in (self.cp.OPTIMAL, self.cp.FEASIBLE)
+        """Whether a placement is found within the work limit."""
+        return self._best(Aim.ANY, WORK_LIMIT) is not None
 
-    def solve(self, work: float = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
+    def solve(self, work: int = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
         """A placement, as good as the work limit finds, and the registers it takes.
 
         An iteration that one warp group finishes early leaves room for what the model does not
         know; of such placements, one that holds few registers and starts ops early.
         """
-        solver, status = self.begun or (self._solver(work), None)
-        good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
-        early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
-        found: list[tuple[int, int]] = []
-        registers = 0
-        for objective in (None, early, self._held()):
-            if objective is not None:
-                self.model.minimize(objective)
-            if objective is not None or status is None:
-                status = solver.solve(self.model)
-            if status not in good:
-                self.undecided = status == self.cp.UNKNOWN
-                break
-            found = [(solver.value(r), solver.value(j)) for r, j in
-                     zip(self.offset, self.stage, strict=True)]  # fmt: skip
-            registers = self._most_held(solver.value)
-            self.model.clear_hints()
-            for variable in (*self.offset, *self.stage):
-                self.model.add_hint(variable, solver.value(variable))
-            if objective is early:
-                shortest = int(solver.value(early))
-                self.model.add(early <= shortest + shortest * TOLERANCE_PERCENT // 100)
-        if not found:
+        early = self._best(Aim.EARLY, work)
+        if early is None:
             return None
-        first = min(stage for _, stage in found)
+        shortest = early.early
+        allowed = shortest + shortest * TOLERANCE_PERCENT // 100
+        found = self._best(Aim.HELD, work, allowed) or early
+        first = min(start.stage for start in found.starts)
         placed = {
-            i: Placed(UNIT * offset, stage - first) for i, (offset, stage) in enumerate(found)
+            i: Placed(UNIT * start.offset, start.stage - first)
+            for i, start in enumerate(found.starts)
         }
-        return placed, registers
+        return placed, found.most_held
+
+    def _best(self, aim: Aim, work: int, allowed: int | None = None) -> Schedule | None:
+        """The best schedule that the work limit finds."""
+        if self.known is None:
+            return None
+        search = Search(self.problem, self.known, aim, allowed)
+        self.undecided = not search.run(work) and search.best is None
+        return search.best

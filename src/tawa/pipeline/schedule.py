@@ -1,6 +1,6 @@
 """Reorder and pipeline the loops whose products feed ordinary code.
 
-A constraint solver orders the loop's [dependence graph](dependence_graph.py)
+A solver orders the loop's [dependence graph](dependence_graph.py)
 ([modulo](modulo.py)), and the result expanded ([expand](expand.py)) or joined across tiles
 ([flatten](flatten.py)).
 """
