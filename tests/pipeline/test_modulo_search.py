@@ -128,7 +128,7 @@ def searched(loop: Loop, aim: Aim, allowed: int | None = None) -> Search:
     return search
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(loops(), st.integers(0, 9))
 def test_the_best_of_all_schedules_is_found(loop: Loop, slack: int):
     try:
@@ -146,7 +146,7 @@ def test_the_best_of_all_schedules_is_found(loop: Loop, slack: int):
     assert second.least == held[early <= allowed].min()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(loops())
 def test_schedules_that_were_found_are_excluded(loop: Loop):
     """Until none is left whose order or stages differ in enough places."""
