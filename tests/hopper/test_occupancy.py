@@ -1,0 +1,51 @@
+"""How many CTAs a kernel is compiled for beside those that fit: who asks, and what threads give."""
+
+from __future__ import annotations
+
+import pytest
+
+from tawa.hopper.passes.occupancy import Occupancy
+from tawa.machine.chips import H200
+
+FEW, MUCH = 1024, 50 * 1024
+"""Bytes of shared memory that let sixteen and four CTAs on."""
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "fit", "others", "more"),
+    [
+        (128, 64, FEW, 8, 16, [9]),  # 56 of 64 registers each
+        (128, 128, FEW, 4, 16, []),  # for a fifth, 28 of 128 would have to go
+        (128, 34, FEW, 12, 16, [13]),  # 40 taken, 32 left: eight at a time
+        (128, 0, 0, 64, 16, []),
+        (256, 72, FEW, 3, 8, [4]),
+        (512, 32, FEW, 4, 4, []),  # all threads are there
+        (1024, 60, FEW, 1, 2, []),  # a second would leave 32
+    ],
+)
+def test_ordinary_kernels_ask_for_one_more_if_threads_are_few(
+    threads: int, registers: int, shared: int, fit: int, others: int, more: list[int]
+):
+    taken = Occupancy(H200, threads, registers, shared)
+    assert (taken.by_registers, taken.by_others, taken.more) == (fit, others, more)
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers", "shared", "meets", "by_warps"),
+    [
+        (128, 128, FEW, [7], [7, 6]),  # 72 and 80 of 128
+        (128, 130, FEW, [7, 4], [7, 6, 4]),  # 72, 80, and next to nothing
+        (128, 168, FEW, [5], [5, 4]),
+        (128, 168, MUCH, [4], [4]),  # no room for a fifth
+        (128, 96, FEW, [9, 6], [9, 8, 6]),
+        (128, 255, FEW, [3], [3]),
+        (512, 128, FEW, [], []),
+        (128, 136, 2 * MUCH, [], []),  # three fit by registers, two by shared memory
+    ],
+)
+def test_kernels_whose_warps_wait_for_each_other_ask_for_more(
+    threads: int, registers: int, shared: int, meets: list[int], by_warps: list[int]
+):
+    """For what nearly half of the registers buys; twice where warps multiply by themselves."""
+    for found, each in ((meets, False), (by_warps, True)):
+        assert Occupancy(H200, threads, registers, shared, True, each).more == found
