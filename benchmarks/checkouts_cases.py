@@ -7,9 +7,12 @@ as that text has not changed.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,6 +39,19 @@ class Timed:
     bytes: int | None = None
 
 
+@cache
+def benchmark(name: str) -> Any:
+    """A module of this folder, by its file: examples have modules of the same names."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = spec_from_file_location(f"benchmark_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = module_from_spec(spec)
+    sys.modules[spec.name] = found  # where dataclasses look
+    spec.loader.exec_module(found)
+    return found
+
+
 def product(m: int, n: int, k: int) -> Timed:
     """The library's product, fp16, both operands contiguous along K."""
     from tawa.kernels.gemm import matmul
@@ -52,8 +68,7 @@ def product(m: int, n: int, k: int) -> Timed:
 
 def attention_forward(d: int, rows: int, causal: bool) -> Timed:
     """The library's attention, bf16; the first head is compared with float64."""
-    import attention
-
+    attention = benchmark("attention")
     case = attention.Case(d, rows, causal)
     data = attention.Inputs(case)
     out = data.out.transpose(1, 2)
@@ -66,8 +81,7 @@ def attention_forward(d: int, rows: int, causal: bool) -> Timed:
 
 def attention_backward(d: int, rows: int, causal: bool) -> Timed:
     """The library's gradients of attention; those of the first head's queries are compared."""
-    import attention_backward as backward
-
+    backward = benchmark("attention_backward")
     case = backward.Case(d, rows, causal)
     data = backward.Inputs(case)
     q, k, v = data.operands

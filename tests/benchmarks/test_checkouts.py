@@ -198,3 +198,14 @@ def test_a_process_has_its_own_checkout_alone(
     assert seen[0][2]["PYTHONPATH"].split(os.pathsep) == paths
     assert made.name == "other"
     assert seen[0][2]["TAWA_CACHE_DIR"] == str(tmp_path / "cache-other")
+
+
+def test_cases_take_the_benchmarks_not_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have an `attention`, and a checkout's own tests put its examples first."""
+    pytest.importorskip("torch")
+    from checkouts_cases import benchmark
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+    monkeypatch.delitem(sys.modules, "attention", raising=False)
+    case = benchmark("attention").Case(64, 1024, False)
+    assert case.row["heads"] == 16 * 32
