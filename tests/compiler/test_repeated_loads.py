@@ -19,9 +19,9 @@ LEVELS = ("tile", "hopper", "ptx")
 
 
 def loaded(compiled: Compiled) -> list[tuple[int, ...]]:
-    """The shapes of matrices that are loaded through pointers, without a ring."""
+    """The shapes of what is loaded through pointers, without a ring."""
     found = (op for op in compiled.module("aref").walk() if isinstance(op, Load))
-    return [shape for op in found if len(shape := shape_of(op.result.type)) == 2]
+    return [shape_of(op.result.type) for op in found]
 
 
 def repeats(compiled: Compiled) -> list[int]:
@@ -48,6 +48,14 @@ def spread(x, out, N, K, HOW: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, B
             at = ((k + 1) // R)[:, None] * N + n[None, :]
         elif HOW == "below":
             at = ((k - BK) // R)[:, None] * N + n[None, :] + K // R * N
+        elif HOW == "long group":
+            at = (k // (BK * R))[:, None] * N + n[None, :]
+            inside = inside & (k // BK < K // BK - 1)[:, None]
+        elif HOW == "long group, turned":
+            at = tl.trans((k // (BK * R))[None, :] * N + n[:, None])
+            inside = tl.trans((n < N)[:, None] & (k >= 0)[None, :])
+        elif HOW == "one number":
+            at = (k // BK)[:, None] + (n * 0)[None, :]
         else:
             at = (start // R + k * 0)[:, None] * N + n[None, :]
         tl.store(out + k[:, None] * BN + n[None, :], tl.load(x + at, mask=inside, other=-1.0))
@@ -63,8 +71,14 @@ def spread_rows(how: str, r: int, k: int, x: np.ndarray, columns: int, block: in
         rows = np.trunc((numbers - block) / r).astype(int) + k // r
     elif how == "all":
         rows = numbers // block * block // r
+    elif how.startswith("long group"):
+        rows = numbers // (block * r)
     found = np.full((k, columns), -1.0)
     found[:, : x.shape[1]] = x[rows]
+    if how == "one number":
+        found[:, : x.shape[1]] = x.reshape(-1)[numbers // block][:, None]
+    if how == "long group":
+        found[numbers // block >= k // block - 1] = -1
     if how == "masked":
         found[numbers >= k - r] = -1
     if how == "one by one":
@@ -75,7 +89,7 @@ def spread_rows(how: str, r: int, k: int, x: np.ndarray, columns: int, block: in
 @pytest.mark.parametrize(
     ("how", "fires"),
     [("quotient", 4), ("turned", 4), ("masked", 4), ("one by one", 0), ("late", 0), ("below", 0),
-     ("all", 0)],
+     ("all", 32), ("long group", 32), ("long group, turned", 32), ("one number", 32)],
 )  # fmt: skip
 @pytest.mark.parametrize("warps", [1, 4])
 def test_runs_of_rows(arrays: Arrays, how: str, fires: int, warps: int) -> None:
@@ -83,8 +97,8 @@ def test_runs_of_rows(arrays: Arrays, how: str, fires: int, warps: int) -> None:
     expected = spread_rows(how, 4, 64, values(x), 32, 32)
     constants: dict[str, Any] = {"HOW": how, "R": 4, "BK": 32, "BN": 32, "num_warps": warps}
     compiled = check(spread, (1,), [x, out, 24, 64], {1: expected}, 1e-6, LEVELS, **constants)
-    assert repeats(compiled) == [fires] * bool(fires)
-    assert loaded(compiled) == [(8, 32) if fires else (32, 32)]
+    assert repeats(compiled) == [fires] * (1 < fires < 32)
+    assert loaded(compiled) == [{0: (32, 32), 4: (8, 32), 32: (32,)}[fires]]
 
 
 @tawa.jit
@@ -112,6 +126,37 @@ def test_packed_weights(arrays: Arrays, rows: int) -> None:
     expected = values(x) @ (q - 128.0)
     compiled = check(unpacked, (1,), args, {2: expected}, 2e-3, LEVELS, BM=rows, BN=64, BK=32)
     assert set(repeats(compiled)) == {4}
+
+
+@tawa.jit
+def of_groups(x, q, scales, out, N, K, G: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n, k = tl.arange(0, 16), tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((16, BN), tl.float32)
+    for start in range(0, K, BK):
+        at = start + k
+        a = tl.load(x + m[:, None] * K + at[None, :])
+        w = tl.load(q + at[:, None] * N + n[None, :])
+        s = tl.load(scales + (at // G)[:, None] * N + n[None, :], mask=n[None, :] < N, other=0.0)
+        acc = tl.dot(a, w.to(a.dtype) * s, acc)
+    tl.store(out + m[:, None] * N + n[None, :], acc)
+
+
+@pytest.mark.parametrize("group", [64, 32, 16])
+def test_scales_of_groups(arrays: Arrays, group: int) -> None:
+    """Of a group that is as long as a tile, or longer, there is one row of scales a tile."""
+    x, q, s = (
+        arrays.random("f16", 16, 128),
+        arrays.random("i8", 128, 64),
+        arrays.random("f16", 8, 64),
+    )
+    scaled = (values(q) * np.repeat(values(s), group, 0)[:128]).astype(np.float16)
+    expected = values(x) @ scaled.astype(float)
+    args = [x, q, s, arrays.output("f32", 16, 64), 64, 128]
+    constants = {"G": group, "BN": 64, "BK": 32}
+    compiled = check(of_groups, (1,), args, {3: expected}, 2e-3, LEVELS, **constants)
+    rings = "".join(line for line in compiled.stages["aref"].splitlines() if "aref.create" in line)
+    assert ("tensor<64xf16>" in rings) == (group >= 32)
+    assert ("tensor<2x64xf16>" in rings) == (group == 16)
 
 
 @pytest.mark.parametrize("layout", [blocked((8, 32), 4, 4), accumulator((64, 16), 4)])

@@ -8,6 +8,7 @@ the addresses are then computed for the first of each run, and what is loaded is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -42,21 +43,20 @@ class RepeatedLoads:
         plain = [op for op in loads if op.volatile is None and op.desc is None]
         for load in [op for op in plain if len(shape_of(op.result.type)) == 2]:
             run = _run_of_rows(load, axes)
-            if run > 1:
+            if run == shape_of(load.result.type)[0]:
+                _load_one_row(load)
+            elif run > 1:
                 _load_rows(load, run, axes)
 
 
 def _run_of_rows(load: Load, axes: AxisAnalysis) -> int:
-    """How many rows in a row are loaded from the same addresses; 1 if they can not be computed.
-
-    One row for all is left as it is: rings, which hide its latency, are for tiles of several.
-    """
+    """How many rows in a row are loaded from the same addresses; 1 if they can not be computed."""
     rows, columns = shape_of(load.result.type)
     runs = [axes.of(v).constant[0] for v in load.operands]
     run = min(runs)
     even = all(r % run == 0 for r in runs) and rows % run == 0
     powers = all(n & (n - 1) == 0 for n in (rows, columns, run))
-    made = even and powers and run < rows and all(map(_is_made, load.operands))
+    made = even and powers and all(map(_is_made, load.operands))
     return run if made else 1
 
 
@@ -84,20 +84,33 @@ def _is_made(tile: SSAValue) -> bool:
 
 
 def _load_rows(load: Load, run: int, axes: AxisAnalysis) -> None:
-    block = load.parent
-    assert block is not None
     rows = _Rows(run, axes)
     operands = [rows.of(v, 0) for v in load.operands]
     ptr, rest = operands[0], operands[1:]
     mask = rest.pop(0) if load.mask is not None else None
     single = Load(ptr, mask, rest.pop(0) if rest else None)
+    _replace(load, [*rows.new, single, Repeat(single, 0, run)], single)
+
+
+def _load_one_row(load: Load) -> None:
+    """Load the row that all rows of a tile are, as a vector."""
+    row = _Row(shape_of(load.result.type)[1])
+    ptr, *rest = (row.of(v) for v in load.operands)
+    mask = rest.pop(0) if load.mask is not None else None
+    single = Load(ptr, mask, rest.pop(0) if rest else None)
+    tile = ExpandDims(single, 0)
+    whole = Broadcast(tile, shape_of(load.result.type))
+    _replace(load, [*row.new, single, tile, whole], single)
+
+
+def _replace(load: Load, new: Sequence[Operation], single: Load) -> None:
+    block = load.parent
+    assert block is not None
     single.properties |= {n: p for n, p in load.properties.items() if n in ("cache", "eviction")}
     single.result.name_hint = load.result.name_hint
-    repeat = Repeat(single, 0, run)
-    new: list[Operation] = [*rows.new, single, repeat]
     copy_span(load, new)
     block.insert_ops_before(new, load)
-    load.result.replace_all_uses_with(repeat.result)
+    load.result.replace_all_uses_with(new[-1].results[0])
     load.detach()
     load.erase()
 
@@ -186,6 +199,71 @@ class _Rows:
             known = [p for p in parts if p is not None]
             return self._add(Map(op.function.data, known)) if len(known) == len(parts) else None
         return None
+
+
+@dataclass
+class _Row:
+    """Computes the first row of tiles as a vector, and first elements as numbers."""
+
+    columns: int
+    new: list[Operation] = field(default_factory=list[Operation])
+    _rows: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    _numbers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+
+    def of(self, tile: SSAValue) -> SSAValue:
+        """The first row of a tile; of one with a single column, as often as there are columns."""
+        if tile not in self._rows:
+            self._rows[tile] = self._made(tile)
+        return self._rows[tile]
+
+    def number(self, value: SSAValue) -> SSAValue:
+        """The first element of a tile, or a number as it is."""
+        if not shape_of(value.type):
+            return value
+        if value not in self._numbers:
+            op = value.owner
+            if isinstance(op, Arange):
+                first: Operation = arith.ConstantOp(IntegerAttr(op.start.value.data, i32))
+                self._numbers[value] = self._add(first)
+            elif isinstance(op, Map):
+                operands = [self.number(v) for v in op.arguments]
+                mapped = Map(op.function.data, operands, element_of(op.result.type))
+                self._numbers[value] = self._add(mapped)
+            else:
+                assert isinstance(op, Splat | Broadcast | ExpandDims | Trans)
+                self._numbers[value] = self.number(op.operands[0])
+        return self._numbers[value]
+
+    def _add(self, op: Operation) -> SSAValue:
+        self.new.append(op)
+        return op.results[0]
+
+    def _made(self, tile: SSAValue) -> SSAValue:
+        op, shape = tile.owner, shape_of(tile.type)
+        if isinstance(op, Broadcast):
+            return self.of(op.value)
+        if isinstance(op, ExpandDims) and op.axis.value.data == 0 and shape[1] == self.columns:
+            return op.value
+        if isinstance(op, Trans):
+            return self._column(op.value)
+        if isinstance(op, Map):
+            operands = [self.of(v) if shape_of(v.type) else v for v in op.arguments]
+            return self._add(Map(op.function.data, operands, element_of(tile.type)))
+        return self._add(Splat(self.number(tile), (self.columns,)))
+
+    def _column(self, tile: SSAValue) -> SSAValue:
+        """The first column of a tile as a vector."""
+        op, shape = tile.owner, shape_of(tile.type)
+        if isinstance(op, Broadcast):
+            return self._column(op.value)
+        if isinstance(op, ExpandDims) and op.axis.value.data == 1 and shape[0] == self.columns:
+            return op.value
+        if isinstance(op, Trans):
+            return self.of(op.value)
+        if isinstance(op, Map):
+            operands = [self._column(v) if shape_of(v.type) else v for v in op.arguments]
+            return self._add(Map(op.function.data, operands, element_of(tile.type)))
+        return self._add(Splat(self.number(tile), (self.columns,)))
 
 
 def _constant(value: SSAValue) -> int | None:
