@@ -11,8 +11,8 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
+from tawa.aref.analysis.iteration_slices import SlicesNotPossible
 from tawa.aref.dialect.ops import Create, GetEnter, WarpGroup
-from tawa.aref.passes.slices import SlicesNotPossible
 from tawa.base.options import BadOption
 from tawa.driver.compiled import Compiled
 from tawa.simulate import prove
@@ -186,10 +186,15 @@ def test_teams_of_more_warps_than_a_cta_has_are_refused() -> None:
         scaled.compile(*types, num_warps=8, **constants)
 
 
-def test_too_few_slots_for_slices_are_refused() -> None:
+def test_more_slices_than_four_are_refused() -> None:
+    tile = "desc<f16,64x64>"
+    with pytest.raises(BadOption, match="slice_k=5 is out of range"):
+        product.compile(tile, tile, "desc<f32,64x64>", "i32", M=64, N=64, slice_k=5)
+
+
+def test_each_team_has_the_slots_that_are_asked_for() -> None:
     tile = "desc<f16,64x64>"
     types = tile, tile, "desc<f32,64x64>", "i32"
-    with pytest.raises(BadOption, match="2 slices of a loop take 4 slots"):
-        product.compile(*types, M=64, N=64, slice_k=2, num_stages=3)
-    with pytest.raises(BadOption, match="slice_k=5 is out of range"):
-        product.compile(*types, M=64, N=64, slice_k=5)
+    for stages, depth in ((1, 2), (3, 6), (9, 12)):  # as far as there is room
+        compiled = product.compile(*types, M=64, N=64, slice_k=2, num_stages=stages)
+        assert f"aref.ref<{depth}, tensor<64x64xf16>" in compiled.stages["aref"]

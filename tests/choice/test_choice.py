@@ -174,6 +174,52 @@ def test_few_programs_are_left_as_written():
     assert len(list(candidates(found, Sizes((133, 8), (("K", 512),)), {}, H200))) > 1
 
 
+@tawa.jit
+def weights(x, w, out, N, K, M: tl.constexpr, B: tl.constexpr):
+    """Rows times weights of a byte."""
+    m, n, k = tl.arange(0, M), tl.program_id(0) * B + tl.arange(0, B), tl.arange(0, 64)
+    acc = tl.zeros((M, B), tl.float32)
+    for at in range(0, K, 64):
+        xt = tl.load(x + m[:, None] * K + at + k[None, :])
+        wt = tl.load(w + n[None, :] * K + at + k[:, None])
+        acc = tl.dot(xt, wt.to(xt.dtype), acc)
+    tl.store(out + m[:, None] * N + n[None, :], acc)
+
+
+WEIGHTS = "*f16:16", "*i8:16", "*f32:16", "i32:16", "i32:16"
+
+
+@pytest.mark.parametrize(
+    ("options", "programs", "expected"),
+    [
+        ({}, 64, {"slice_k": 4}),
+        ({"num_stages": 2}, 64, {"slice_k": 4}),
+        ({}, 133, {}),  # as many programs as multiprocessors, or more, wait beside each other
+        ({"slice_k": 1}, 64, {}),
+        ({"slice_k": 2}, 64, {}),
+        ({"persistent": True}, 64, {}),
+        ({"ctas_per_sm": 2}, 64, {}),
+    ],
+)
+def test_teams_share_the_iterations_of_few_programs(options, programs, expected):
+    found = profile(weights, *WEIGHTS, M=16, B=64)
+    assert (found.slices, found.by_warps) == (4, True)
+    sizes = Sizes((programs,), (("K", 4096),))
+    first = taken(ranking(found, sizes, options, H200))
+    assert {n: v for n, v in first.items() if n == "slice_k"} == expected
+
+
+def test_a_short_loop_is_not_dealt_out():
+    """What teams pass on takes longer than what they wait for."""
+    found = profile(weights, *WEIGHTS, M=16, B=64)
+    assert taken(ranking(found, Sizes((64,), (("K", 64),)), {}, H200)) == {}
+
+
+def test_loops_that_carry_more_have_no_slices():
+    assert of_attention(64, 64, False).slices == 1
+    assert profile(weights, *WEIGHTS, M=16, B=64, num_warps=16).slices == 1
+
+
 @pytest.mark.parametrize(("function", "type_"), [(counted, "*i32"), (listed, "*i32")])
 def test_programs_that_may_wait_or_differ_unknowably_are_not_made_persistent(function, type_):
     found = profile(function, *GEMM, type_, "i32", **TILE)

@@ -30,7 +30,20 @@ def repeats(compiled: Compiled) -> list[int]:
 
 
 @tawa.jit
-def spread(x, out, N, K, HOW: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr):
+def in_first(k, K, BK: tl.constexpr):
+    """Whether rows are not in the last block."""
+    return (k // BK < K // BK - 1)[:, None]
+
+
+@tawa.jit
+def turned(row, n, N):
+    return tl.trans(row[None, :] * N + n[:, None])
+
+
+@tawa.jit
+def spread(  # noqa: C901
+    x, out, N, K, HOW: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr
+):
     """Row k of a block of `out` is row k // R of `x`, spelled in several ways."""
     n = tl.arange(0, BN)
     for start in range(0, K, BK):
@@ -39,7 +52,7 @@ def spread(x, out, N, K, HOW: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, B
         if HOW == "quotient":
             at = (k // R)[:, None] * N + n[None, :]
         elif HOW == "turned":
-            at = tl.trans((k // R)[None, :] * N + n[:, None])
+            at = turned(k // R, n, N)
         elif HOW == "masked":
             at, inside = (k // R)[:, None] * N + n[None, :], inside & (k < K - R)[:, None]
         elif HOW == "one by one":
@@ -49,11 +62,9 @@ def spread(x, out, N, K, HOW: tl.constexpr, R: tl.constexpr, BK: tl.constexpr, B
         elif HOW == "below":
             at = ((k - BK) // R)[:, None] * N + n[None, :] + K // R * N
         elif HOW == "long group":
-            at = (k // (BK * R))[:, None] * N + n[None, :]
-            inside = inside & (k // BK < K // BK - 1)[:, None]
+            at, inside = (k // (BK * R))[:, None] * N + n[None, :], inside & in_first(k, K, BK)
         elif HOW == "long group, turned":
-            at = tl.trans((k // (BK * R))[None, :] * N + n[:, None])
-            inside = tl.trans((n < N)[:, None] & (k >= 0)[None, :])
+            at, inside = turned(k // (BK * R), n, N), tl.trans((n < N)[:, None] & (k >= 0)[None, :])
         elif HOW == "one number":
             at = (k // BK)[:, None] + (n * 0)[None, :]
         else:

@@ -248,6 +248,7 @@ REASONS: dict[str, dict[str, str]] = {
     "tile/passes/repeated_loads.py": {
         "Arange, Splat": RULE,
         "Broadcast, ExpandDims, Map": RULE,
+        "Broadcast, ExpandDims, Splat, Trans": RULE,
     },
     "tile/passes/scaled_exponents.py": {
         "Reshape, Trans": TURN,

@@ -64,7 +64,8 @@ class Options:
     """Teams of consumers that share the iterations of the loop over K (1 to 4).
 
     Each adds up every so-many-th iteration, and the first adds up their sums: for loops that only
-    add up products, of kernels with fewer programs than the device has multiprocessors.
+    add up products, of kernels with fewer programs than the device has multiprocessors. Each team
+    has `num_stages` slots. Left unset, a launch of few programs chooses it.
     """
     specialize: bool | None = None
     """`True`: producer and consumer warp groups, or an error saying why not. `False`: one role."""

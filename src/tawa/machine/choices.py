@@ -43,6 +43,14 @@ class Choices:
         0.31, "fitted", "choice.jsonl: products of 128 x 128 tiles, consumers that take turns"
     )
     """Part of a tile's end that the other consumer's products hide where two take turns."""
+    waited: float = figure(
+        0.33,
+        "fitted",
+        "choice.jsonl: W8A16 and W4A16 of 16 and 32 rows with one, two and four slices of K",
+    )
+    """Part of an iteration for which a single team of warps waits for what it asked for itself."""
+    passed_on: float = figure(100.0, "fitted", "the same rows: loops of 32, 64 and 112 iterations")
+    """Cycles in which a team passes its sums on to the first, and that adds them up."""
     gain: float = figure(
         0.02,
         "measured",

@@ -26,7 +26,7 @@ from tawa.aref.dialect.ops import (
 )
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.aref.passes.warp_products import multiplies_by_warps
-from tawa.base.options import BadOption, Options
+from tawa.base.options import Options
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
@@ -107,13 +107,18 @@ class Demand:
         return (free - beside) // self.slot if self.slot else 1
 
     def chosen(self, asked: int | None, reserve: int = 0) -> dict[Create, int]:
-        """The depth of each ring; `asked` is that of the innermost loops' if it was given."""
+        """The depth of each ring; `asked` is that of the innermost loops' if it was given.
+
+        Of each team, if teams share their iterations: as many as there is room for.
+        """
         wanted = max(self.least, asked or PIPELINED)
         # Loads of every iteration come before those of a tile.
         own = 2 if self.fitting(2, reserve) >= wanted else 1
         hiding = min(MOST * self.slices, self.fitting(own, reserve))
         most = max(self.least, hiding) if self.slot else 1
         depth = asked or most
+        if asked and self.slices > 1:
+            depth = min(asked * self.slices, most)
         few = min(depth, self.few(self.free(own, reserve)))
         found = {r: self.own(r, own) for r in self.rings}
         found |= dict.fromkeys(self.looped, depth) | dict.fromkeys(self.passing, few)
@@ -209,19 +214,12 @@ class Depths:
                 found[ring] = max(demand.least + 1, min(depths[ring], most))
         return found
 
-    def _of_slices(self, demand: Demand, depth: int) -> int:
+    @staticmethod
+    def _of_slices(demand: Demand, depth: int) -> int:
         """A depth of which teams that share a loop's iterations have equal parts.
 
         A slot then belongs to one team, which waits for a load into it only after the one before.
         """
-        if demand.slices > 1 and depth < demand.least:
-            raise BadOption(
-                f"{demand.slices} slices of a loop take {demand.least} slots of its rings",
-                span=span_of(demand.looped[0]),
-                expected=f"num_stages of at least {demand.least} with slice_k={demand.slices}",
-                found=f"{depth} slots",
-                hint="ask for fewer slices, or leave `num_stages` unset",
-            )
         return depth - depth % demand.slices
 
     @property

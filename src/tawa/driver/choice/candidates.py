@@ -40,6 +40,8 @@ class Candidate:
     """Whether two consumers take turns on tiles."""
     groups: int = 0
     """Warp groups that compute."""
+    slices: int = 1
+    """Teams that share the iterations of a loop over K."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options) or "as written"
@@ -56,7 +58,10 @@ def candidates(
     even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
     resident = _resident(profile, asked, chip)
     yield Candidate((), resident, persistent, even, turns, profile.groups)
-    if not profile.groups or not is_open(asked) or sizes.programs <= chip.multiprocessors:
+    if not profile.groups or not is_open(asked):
+        return
+    if sizes.programs <= chip.multiprocessors:
+        yield from _sliced(profile, asked, chip)
         return
     open_ = [name for name in OPEN if name not in asked]
     choices = {name: _values(name, profile, sizes, asked, chip) for name in open_}
@@ -72,6 +77,25 @@ def candidates(
                 bool(found.get("ping_pong")),
                 options.get("consumers", profile.groups),
             )
+
+
+def _sliced(profile: Profile, asked: Mapping[str, Any], chip: Chip) -> Iterator[Candidate]:
+    """Teams that share a loop's iterations, where a program has a multiprocessor to itself.
+
+    Products of warp groups whose results nothing waits for fill it by themselves.
+    """
+    waits = profile.by_warps or any(loop.feeds for loop in profile.loops)
+    demands = any(asked.get(name) for name in ("persistent", "ping_pong", "slice_k"))
+    if demands or asked.get("ctas_per_sm", 1) > 1 or profile.groups != 1 or not waits:
+        return
+    for slices in (2, 4):
+        words = profile.accumulators // chip.group_threads
+        limit = budget(chip, chip.group_warps * slices, words).limit
+        sums = (slices - 1) * profile.accumulators * chip.word
+        room = _shared(profile, FEWEST_SLOTS * slices) + sums <= chip.shared_bytes
+        if slices <= profile.slices and room and words + BESIDE_ACCUMULATORS <= limit:
+            options = (("slice_k", slices),)
+            yield Candidate(options, groups=profile.groups, slices=slices)
 
 
 def is_open(asked: Mapping[str, Any]) -> bool:

@@ -60,8 +60,12 @@ def _programs(
     """Cycles that each program takes of a multiprocessor which so many CTAs share."""
     total = np.zeros(sizes.programs if profile.differs else 1)
     for loop in profile.loops:
-        total += _iterations(profile, loop, sizes) * _iteration(profile, loop, resident, chip)
-    ends = _ends(profile, candidate, chip)
+        each = _iteration(profile, loop, resident, chip)
+        if loop.body.tensor:
+            # A team waits for its own iterations; what all do takes as long as before.
+            each *= 1 - chip.choice.waited * (1 - 1 / candidate.slices)
+        total += _iterations(profile, loop, sizes) * each
+    ends = _ends(profile, candidate, chip) + chip.choice.passed_on * (candidate.slices - 1)
     if candidate.turns:
         # One consumer stores its tile while the other multiplies.
         return np.maximum(total + (1 - chip.choice.hidden) * ends, (total + ends) / 2)

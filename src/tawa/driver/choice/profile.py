@@ -71,6 +71,8 @@ class Profile:
 
     by_warps: bool = False
     """Whether warps do all products by themselves, not warp groups."""
+    slices: int = 1
+    """Teams that may share the iterations of the loop with products, at most; 1 if none may."""
 
     @property
     def differs(self) -> bool:

@@ -10,6 +10,7 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import AnyFloat, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.aref.analysis.iteration_slices import most_slices
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.products import elements_across, viewed
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
@@ -51,6 +52,7 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
         rows=min((shape_of(d.result.type)[-2] for d in dots), default=0),
         by_warps=any(_multiplies_by_warps(g, chip) for g in computing),
         apart=not any(map(_may_wait, kernel.walk())),
+        slices=most_slices(computing[0], groups) if split else 1,
     )
 
 
