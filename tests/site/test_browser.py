@@ -129,6 +129,57 @@ def test_all_that_can_be_used_is_reached_by_keyboard(opened: Callable[..., Any],
     assert not [entry for entry in reached if entry.startswith("A ") and entry.endswith("false")]
 
 
+STOP = """() => {
+  const e = document.activeElement;
+  if (e === document.body) return null;
+  const seen = e.matches(".md-option") ? e.nextElementSibling : e;  // its label is what is shown
+  const box = seen.getBoundingClientRect(), style = getComputedStyle(seen);
+  const shown = seen.checkVisibility({ visibilityProperty: true }) && box.width && box.height
+    && box.bottom > 0 && box.top < innerHeight && box.right > 0 && box.left < innerWidth;
+  const marked = style.outlineStyle !== "none" || style.boxShadow !== "none";
+  const again = e.dataset.stopped === "yes";
+  e.dataset.stopped = "yes";
+  return { name: `${e.tagName} ${e.className} ${e.textContent.trim().slice(0, 30)}`, shown, marked, again };
+}"""
+"""What has the focus: whether it is shown and marked, and whether it had the focus before."""
+
+WALKED = "index", "getting-started", "tutorials/gemm", "launching", "reference/options"
+
+
+@pytest.mark.parametrize("size", [PHONE, DESK], ids=["phone", "desk"])
+def test_tab_walks_through_what_is_shown_and_leaves(
+    opened: Callable[..., Any], address: str, size: Any
+):
+    page = opened(viewport=size, reduced_motion="reduce")
+    for name in WALKED:
+        page.goto(f"{address}/{name}.html")
+        stops: list[Any] = []
+        for _ in range(400):
+            page.keyboard.press("Tab")
+            stop = page.evaluate(STOP)
+            if stop is None or stop["again"]:
+                break
+            if not (stop["shown"] and stop["marked"]):
+                page.wait_for_timeout(300)  # what moves into view
+                stop = page.evaluate(STOP)
+            stops.append(stop)
+        assert 20 < len(stops) < 400
+        assert [s["name"] for s in stops if not (s["shown"] and s["marked"])] == []
+
+
+def test_the_drawer_of_a_phone_opens_by_keyboard(opened: Callable[..., Any], address: str):
+    page = opened(viewport=PHONE)
+    page.goto(f"{address}/index.html")
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "Navigation"
+    for key in ("Enter", " "):
+        before = page.evaluate("document.querySelector('[data-md-toggle=drawer]').checked")
+        page.keyboard.press(key)
+        after = page.evaluate("document.querySelector('[data-md-toggle=drawer]').checked")
+        assert after is not before
+
+
 def test_a_word_is_found(opened: Callable[..., Any], address: str):
     page = opened(viewport=DESK)
     page.goto(f"{address}/index.html")
