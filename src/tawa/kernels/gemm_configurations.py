@@ -23,6 +23,9 @@ stay there itself. L2 is two partitions, each of which holds what its half of th
 A100's white paper): this is half of one (docs/performance-log.md: which products it decides)."""
 STREAMED_K_BYTES = 1024
 """Bytes of a row of A up to which writing C is what takes the time (measured: `gemm.jsonl`)."""
+FEW_ROWS = SM_90A.mma_m // 2
+"""Rows of a product whose warps multiply by themselves: a warp group's instruction has twice as
+many, half of them for nothing."""
 FEW_ROWS_COLUMNS = (32, 48, 64, 80)
 """Columns of tiles of few rows: what four warps multiply in whole instructions. 40, 56 and 72 took
 up to 1.5 times as long (measured: `gemm-layers.jsonl`)."""
@@ -148,6 +151,8 @@ class Configuration:
         time = launch_us(cycles, moved, self._memory(product), chip)
         if self.options.get("cluster"):
             time += terms.clustered_us
+        if self.block_m <= FEW_ROWS and self.block_n & (self.block_n - 1):
+            time *= terms.uneven_columns
         if self.split == 1:
             return time
         parts = product.batch * product.m * product.n * 4
@@ -254,7 +259,7 @@ def few_rows(product: Product) -> list[Configuration]:
 
     Slots without rows that are outside of A are smaller, so more of B is under way.
     """
-    if product.m > 32 or product.element_bytes != 2:
+    if product.m > FEW_ROWS or product.element_bytes != 2:
         return []
     rows = 16 if product.m <= 16 else 32
     blocks = [(64, 128), (128, 128), *((columns, 256) for columns in FEW_ROWS_COLUMNS)]
