@@ -140,6 +140,22 @@ def test_packed_weights(arrays: Arrays, rows: int) -> None:
 
 
 @tawa.jit
+def row_of_places(x, places, out):
+    """A tile of one row, from addresses that are loaded."""
+    n = tl.arange(0, 32)
+    at = tl.load(places + n)
+    tl.store(out + n[None, :], tl.load(x + at[None, :]))
+
+
+def test_a_tile_of_one_row_is_left_as_it_is(arrays: Arrays) -> None:
+    x, places, out = arrays.random("f32", 64), arrays.random("i32", 32), arrays.output("f32", 1, 32)
+    places[...] = np.random.default_rng(0).integers(0, 64, 32)
+    expected = values(x)[places.astype(int)][None, :]
+    compiled = check(row_of_places, (1,), [x, places, out], {2: expected}, 0, LEVELS)
+    assert loaded(compiled) == [(32,), (1, 32)]
+
+
+@tawa.jit
 def of_groups(x, q, scales, out, N, K, G: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     m, n, k = tl.arange(0, 16), tl.arange(0, BN), tl.arange(0, BK)
     acc = tl.zeros((16, BN), tl.float32)

@@ -43,7 +43,7 @@ class RepeatedLoads:
         plain = [op for op in loads if op.volatile is None and op.desc is None]
         for load in [op for op in plain if len(shape_of(op.result.type)) == 2]:
             run = _run_of_rows(load, axes)
-            if run == shape_of(load.result.type)[0]:
+            if run > 1 and run == shape_of(load.result.type)[0]:
                 _load_one_row(load)
             elif run > 1:
                 _load_rows(load, run, axes)
