@@ -130,9 +130,12 @@ def budget(
 def _spared(target: Chip, threads: int, entry: int) -> int:
     """Registers of a loading role whose consumers can do without the most that they may have.
 
-    It gets a step more than the fewest, and what is left when all others have equally many.
+    It gets a step more than the fewest, and what is left when all others have equally many; a
+    single one takes that itself.
     """
     others = threads // target.group_threads - 1
+    if others == 1:
+        return target.min_role_registers
     pool, step = entry * (others + 1), target.register_step
     each = (pool - target.min_role_registers - step) // others // step * step
     return pool - others * each
