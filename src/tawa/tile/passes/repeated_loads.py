@@ -207,14 +207,19 @@ class _Row:
 
     columns: int
     new: list[Operation] = field(default_factory=list[Operation])
-    _rows: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    _rows: dict[tuple[SSAValue, int], SSAValue] = field(
+        default_factory=dict[tuple[SSAValue, int], SSAValue]
+    )
     _numbers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
-    def of(self, tile: SSAValue) -> SSAValue:
-        """The first row of a tile; of one with a single column, as often as there are columns."""
-        if tile not in self._rows:
-            self._rows[tile] = self._made(tile)
-        return self._rows[tile]
+    def of(self, tile: SSAValue, dim: int = 0) -> SSAValue:
+        """The first row of a tile, or with a `dim` of 1 its first column.
+
+        Of a tile that is one element wide there, that element as often as there are columns.
+        """
+        if (tile, dim) not in self._rows:
+            self._rows[tile, dim] = self._made(tile, dim)
+        return self._rows[tile, dim]
 
     def number(self, value: SSAValue) -> SSAValue:
         """The first element of a tile, or a number as it is."""
@@ -238,30 +243,17 @@ class _Row:
         self.new.append(op)
         return op.results[0]
 
-    def _made(self, tile: SSAValue) -> SSAValue:
+    def _made(self, tile: SSAValue, dim: int) -> SSAValue:
         op, shape = tile.owner, shape_of(tile.type)
         if isinstance(op, Broadcast):
-            return self.of(op.value)
-        if isinstance(op, ExpandDims) and op.axis.value.data == 0 and shape[1] == self.columns:
-            return op.value
+            return self.of(op.value, dim)
+        if isinstance(op, ExpandDims) and op.axis.value.data == dim:
+            if shape[1 - dim] == self.columns:
+                return op.value
         if isinstance(op, Trans):
-            return self._column(op.value)
+            return self.of(op.value, 1 - dim)
         if isinstance(op, Map):
-            operands = [self.of(v) if shape_of(v.type) else v for v in op.arguments]
-            return self._add(Map(op.function.data, operands, element_of(tile.type)))
-        return self._add(Splat(self.number(tile), (self.columns,)))
-
-    def _column(self, tile: SSAValue) -> SSAValue:
-        """The first column of a tile as a vector."""
-        op, shape = tile.owner, shape_of(tile.type)
-        if isinstance(op, Broadcast):
-            return self._column(op.value)
-        if isinstance(op, ExpandDims) and op.axis.value.data == 1 and shape[0] == self.columns:
-            return op.value
-        if isinstance(op, Trans):
-            return self.of(op.value)
-        if isinstance(op, Map):
-            operands = [self._column(v) if shape_of(v.type) else v for v in op.arguments]
+            operands = [self.of(v, dim) if shape_of(v.type) else v for v in op.arguments]
             return self._add(Map(op.function.data, operands, element_of(tile.type)))
         return self._add(Splat(self.number(tile), (self.columns,)))
 
