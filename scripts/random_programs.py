@@ -8,6 +8,7 @@ python scripts/random_programs.py --kind products         others: `products`, `s
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "simulate"), str(ROOT / "src")]
@@ -40,21 +42,46 @@ MOST = {"memory": 8, "products": 10, "shapes": 12, "control": 14}
 PROXIES = ("threads", "engine", "both")
 
 
-def table(done: list[tuple[memory_programs.Program, Outcome]]) -> str:
-    """How many programs whose accesses meet there were of each kind."""
-    kinds = Counter((p.shape.relation, o.roles, p.proxies) for p, o in done)
-    head = [
-        f"{who}, {'roles' if roles else 'one role'}" for roles in (False, True) for who in PROXIES
-    ]
-    lines = [row("arrays", head), row("---", ["---"] * len(head))]
-    for relation in RELATIONS:
-        cells = [kinds[relation, roles, who] for roles in (False, True) for who in PROXIES]
-        lines.append(row(relation, cells))
-    with_ = Counter((name, p.shape.relation) for p, o in done if o.options for name in p.options)
-    lines += ["", row("option", RELATIONS), row("---", ["---"] * len(RELATIONS))]
-    for name in ("num_warps", *OPTIONS, "ping_pong"):
-        lines.append(row(name, [with_[name, relation] for relation in RELATIONS]))
-    return "\n".join(lines)
+def noted(kind: str, seed: int, program: Any, outcome: Outcome) -> dict[str, Any]:
+    """What `tables` needs of a program."""
+    found: dict[str, Any] = {
+        "kind": kind, "seed": seed, "verdict": outcome.verdict, "roles": outcome.roles,
+        "options": sorted(program.options) if outcome.options else [],
+    }  # fmt: skip
+    if isinstance(program, memory_programs.Program):
+        found |= {"arrays": program.shape.relation, "proxies": program.proxies}
+    return found
+
+
+def tables(rows: Sequence[dict[str, Any]]) -> str:
+    """How many programs of each kind there were, and which options they were compiled with."""
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    lines = [] if "memory" not in kinds else meetings([r for r in rows if r["kind"] == "memory"])
+    options = Counter((name, row["kind"]) for row in rows for name in row["options"])
+    names = sorted({name for name, _ in options})
+    counts = {name: [options[name, kind] for kind in kinds] for name in names}
+    return "\n".join([*lines, *lines_of("option", kinds, counts)])
+
+
+def meetings(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Programs whose accesses meet: their arrays, who accesses them, and with which options."""
+    met = Counter((row["arrays"], row["roles"], row["proxies"]) for row in rows)
+    ways = [(roles, who) for roles in (False, True) for who in PROXIES]
+    head = [f"{who}, {'roles' if roles else 'one role'}" for roles, who in ways]
+    counts = {arrays: [met[arrays, *way] for way in ways] for arrays in RELATIONS}
+    lines = lines_of("arrays", head, counts)
+    with_ = Counter((name, row["arrays"]) for row in rows for name in row["options"])
+    given = {
+        name: [with_[name, arrays] for arrays in RELATIONS]
+        for name in ("num_warps", *OPTIONS, "ping_pong")
+    }
+    return [*lines, *lines_of("option", RELATIONS, given)]
+
+
+def lines_of(what: str, head: Sequence[str], counts: dict[str, list[int]]) -> list[str]:
+    """A table, with an empty line behind it."""
+    body = [row(name, cells) for name, cells in counts.items()]
+    return [row(what, head), row("---", ["---"] * len(head)), *body, ""]
 
 
 def row(name: str, cells: Sequence[object]) -> str:
@@ -73,8 +100,13 @@ def main() -> int:
     parser.add_argument("--ptx", action="store_true", help="run what NVRTC makes of them, too")
     parser.add_argument("--device", action="store_true", help="run them on a GPU instead")
     parser.add_argument("--whole", action="store_true", help="do not make what is wrong smaller")
+    parser.add_argument("--rows", type=Path, help="add a line a program to this file")
+    parser.add_argument("--table", type=Path, nargs="+", help="what such files cover, no more")
     chosen = parser.parse_args()
-    done: list[tuple[Program, Outcome]] = []
+    if chosen.table:
+        print(tables([json.loads(line) for file in chosen.table for line in file.open()]))
+        return 0
+    done: list[dict[str, Any]] = []
     begin, end = time.process_time(), time.monotonic() + chosen.seconds
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(chosen.first, chosen.first + chosen.count):
@@ -86,20 +118,21 @@ def main() -> int:
                 outcome = compared_on_device(found, Path(folder))
             else:
                 outcome = compared(found, Path(folder), (None, seed), ptx=chosen.ptx)
-            done.append((found, outcome))
+            done.append(noted(chosen.kind, seed, found, outcome))
+            if chosen.rows:
+                with chosen.rows.open("a") as out:
+                    out.write(json.dumps(done[-1]) + "\n")
             if not outcome.bad:
                 continue
             print(f"seed {seed}: {outcome.verdict} {outcome.where}\n{outcome.text}", flush=True)
             if not chosen.whole and not chosen.device:
                 small = shrunk(found, Path(folder), outcome, ptx=chosen.ptx)
                 print(small.source, replace(small, body=[]), flush=True)
-    counts = Counter(outcome.verdict for _, outcome in done)
     each = (time.process_time() - begin) / len(done)
-    if chosen.kind == "memory":
-        print(table([(p, o) for p, o in done if isinstance(p, memory_programs.Program)]))
-    roles = sum(outcome.roles for _, outcome in done)
+    print(tables(done))
+    counts, roles = Counter(row["verdict"] for row in done), sum(row["roles"] for row in done)
     print(f"{dict(counts)}, {roles} with roles, {each:.2f} s of processor time each")
-    return 1 if any(outcome.bad for _, outcome in done) else 0
+    return int(not counts.keys() <= {"right", "refused"})
 
 
 if __name__ == "__main__":

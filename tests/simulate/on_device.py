@@ -12,6 +12,7 @@ from lowering import kernel_in
 
 import tawa
 from tawa.base.errors import TawaError
+from tawa.ir.decisions.roles import Specialised
 
 ON_DEVICES = {"BaseNotAligned"}
 """Refusals that only a device's memory knows."""
@@ -27,23 +28,26 @@ def compared_on_device(program: Program, folder: Path, launches: int = 3) -> Out
 
 def _launched(program: Program, folder: Path, options: dict[str, Any], launches: int) -> Outcome:
     expected = program.expected()
+    roles = False
     try:
         kernel = kernel_in(folder, program.source)
         for _ in range(launches):
             memories = program.memories()
             held = _Held(memories)
             named = {k: held.moved(v) for k, v in program.arguments(memories).items()}
-            kernel[program.grid](**named, **options)
+            compiled = kernel[program.grid](**named, **options)
+            roles = bool(compiled.decided(Specialised))
             found = held.back(memories)
             if not all(map(np.array_equal, expected, found)):
-                return Outcome("wrong", "device", difference(program.names, expected, found))
+                text = difference(program.names, expected, found)
+                return Outcome("wrong", "device", text, roles)
     except TawaError as error:
         name = type(error).__name__
         verdict = "refused" if name in CANNOT_BE_MET | ON_DEVICES else "crash"
         return Outcome(verdict, name, error.render())
     except Exception as error:
         return Outcome("crash", type(error).__name__, repr(error))
-    return Outcome("right")
+    return Outcome("right", roles=roles)
 
 
 class _Held:
