@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import gemm_kernels
+import same_source_case
 import same_source_kernels as kernels
 import same_source_memory
 import same_source_products
@@ -356,6 +357,8 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=0.1)
     options = parser.parse_args()
     torch.manual_seed(0)
+    if options.untimed:
+        same_source_case.TUNING = 0.0
     run = Run("same-source", options.rows)
     ratios: dict[str, list[float]] = {}
     for make in chosen(options.only, options.share):

@@ -18,6 +18,10 @@ DEVICE = "cuda"
 CONTENTS = True
 """Whether arrays have contents; else only their sizes count."""
 
+TUNING = 0.01
+"""Seconds of launches from which a configuration of a package's tuned kernel is judged, after as
+many to warm up; with 0 each is launched once, and the first is taken."""
+
 
 @dataclass(frozen=True)
 class Case:

@@ -12,12 +12,14 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import same_source_case
 import torch
 from recorded_launches import recording
 from same_source_case import Case, empty, random
 from triton.runtime.autotuner import Autotuner
 
 import tawa
+from tawa.runtime.timing import Stopwatch
 
 BF16, F32 = torch.bfloat16, torch.float32
 Operator = Callable[[], torch.Tensor]
@@ -61,6 +63,7 @@ def choosing_anew() -> Iterator[None]:
         if id(self) not in seen:
             seen.add(id(self))
             self.cache.clear()
+            self.__dict__["do_bench"] = _middle
         return own(self, *args, **kwargs)
 
     tuner.run, tuner.check_disk_cache = run, look
@@ -68,6 +71,18 @@ def choosing_anew() -> Iterator[None]:
         yield
     finally:
         tuner.run, tuner.check_disk_cache = own, kept
+
+
+def _middle(work: Callable[[], Any], quantiles: tuple[float, ...]) -> list[float]:
+    """The median of a configuration's times, in milliseconds, as a tuner asks for it."""
+    seconds = same_source_case.TUNING
+    if not seconds:
+        work()
+        return [0.0] * len(quantiles)
+    watch = Stopwatch()
+    watch.times_for(work, seconds)
+    times = sorted(watch.times_for(work, seconds))
+    return [times[len(times) // 2]] * len(quantiles)
 
 
 def replay(works: list[Callable[[], Any]]) -> None:
