@@ -140,6 +140,62 @@ def test_packed_weights(arrays: Arrays, rows: int) -> None:
 
 
 @tawa.jit
+def moved(x, q, out, M, N, K, HOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+          BK: tl.constexpr):  # fmt: skip
+    """Two numbers a byte, each column's one after the other; pointers go on in the loop."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
+    xs = x + m[:, None] * K + k[None, :]
+    rows = (k[:, None] // 2) if HOW != "late" else ((k[:, None] + 1) // 2)
+    qs = q + rows + n[None, :] * (K // 2)
+    if HOW == "down":
+        qs += K // 2 - BK // 2
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, K, BK):
+        a = tl.load(xs, mask=(m < M)[:, None], other=0.0)
+        both = tl.load(qs)
+        b = ((both >> (k[:, None] % 2) * 4) & 15).to(tl.float32) - 8.0
+        acc = tl.dot(a, b.to(a.dtype), acc)
+        xs += BK
+        if HOW == "apart":
+            qs += tl.where(n[None, :] < N, BK // 2, start)
+        elif HOW == "down":
+            qs -= BK // 2
+        else:
+            qs += BK // 2
+    tl.store(out + m[:, None] * N + n[None, :], acc, mask=(m < M)[:, None])
+    if HOW == "used after":
+        tl.store(out + BM * N + n, tl.max((qs - (K // 2)).to(tl.int64) - q.to(tl.int64), 0))
+
+
+@pytest.mark.parametrize(
+    ("how", "fires"),
+    [("", True), ("down", True), ("late", False), ("apart", False), ("used after", False)],
+)
+@pytest.mark.parametrize("rows", [16, 64])
+def test_pointers_that_a_loop_moves(arrays: Arrays, how: str, fires: bool, rows: int) -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(0, 16, (128 + 2, 32))
+    packed = (numbers[:-2:2] + 16 * numbers[1:-2:2]).astype(np.uint8).T
+    x, q = arrays.random("f16", rows, 128), arrays.random("i8", 33, 64)
+    q[:32] = packed.view(np.int8)
+    after = how == "used after"
+    args = [x, q, arrays.output("f32", rows + after, 32), rows, 32, 128]
+    k = np.arange(128)
+    flat = values(q).astype(np.int64).reshape(-1) & 255
+    byte = flat[(k + (how == "late"))[:, None] // 2 + np.arange(32) * 64]
+    if how == "down":
+        k = k.reshape(-1, 32)[::-1].reshape(-1)
+        byte = flat[k[:, None] // 2 + np.arange(32) * 64]
+    expected = np.zeros((rows + after, 32))
+    expected[:rows] = values(x) @ (((byte >> (k % 2 * 4)[:, None]) & 15) - 8.0)
+    if after:
+        expected[rows] = 15 + 64 * np.arange(32)
+    constants = {"HOW": how, "BM": rows, "BN": 32, "BK": 32}
+    compiled = check(moved, (1,), args, {2: expected}, 2e-3, LEVELS, **constants)
+    assert set(repeats(compiled)) == ({2} if fires else set())
+
+
+@tawa.jit
 def row_of_places(x, places, out):
     """A tile of one row, from addresses that are loaded."""
     n = tl.arange(0, 32)

@@ -85,6 +85,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
 def whole_tiles(options: Options, decided: Decisions) -> list[Any]:
     """Towards the aref level: the program as it is written, up to its roles."""
     return [
+        CarriedPointers(repeated=True),  # that repeated loads go by
         RepeatedLoads(),  # before copies in bulk, which smaller tiles may be
         # What becomes of descriptors: those of pointers come first, whose tiles may be copied in
         # bulk. These get descriptors, which are hoisted with the others.

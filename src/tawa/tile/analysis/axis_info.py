@@ -19,6 +19,7 @@ from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import CONSTANT, CONTIGUOUS, MULTIPLE
 from tawa.ir.loops import passed_out, passed_to
+from tawa.tile.analysis.zero import scalar_constant
 from tawa.tile.dialect.ops import (
     Arange,
     Broadcast,
@@ -169,7 +170,8 @@ class AxisAnalysis:
         if name in ("extsi", "extui", "trunci"):
             return infos[0]
         if not shape:
-            return AxisInfo((), (), (), _scalar(name, [i.whole for i in infos]))
+            divisor = scalar_constant(op.arguments[-1])
+            return AxisInfo((), (), (), _scalar(name, [i.whole for i in infos], divisor))
         if name in ("addi", "addptr", "subi"):
             return _sum(infos[0], infos[1], name == "subi")
         if name == "muli":
@@ -220,13 +222,16 @@ def _promised(value: SSAValue, info: AxisInfo) -> AxisInfo:
     return AxisInfo(contiguous, multiple, constant)
 
 
-def _scalar(name: str, wholes: list[int]) -> int:
+def _scalar(name: str, wholes: list[int], last: float | None) -> int:
+    """What a scalar function is a multiple of; `last` is its last operand if that is a constant."""
     if name in ("addi", "subi", "addptr", *EXTREMES):
         return math.gcd(*wholes)
     if name == "select":
         return math.gcd(*wholes[1:])
     if name == "muli":
         return min(LARGE, wholes[0] * wholes[1])
+    if name in ("divsi", "divui") and last and last > 0 and wholes[0] % last == 0:
+        return wholes[0] // int(last)
     return 1
 
 

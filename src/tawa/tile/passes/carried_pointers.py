@@ -4,6 +4,9 @@
 loads: many where neighbours in memory are not known to be aligned, so that each is a load of its
 own. What all of them start from is one pointer. The loop carries that, and the elements' offsets
 from it stay the same: most are constants of load instructions.
+
+Tiles whose pointers repeat are moved that way too, before repeated loads are looked for: the
+pointers that differ can then be computed anew in an iteration.
 """
 
 from __future__ import annotations
@@ -30,8 +33,12 @@ WIDE = 4
 
 @dataclass(frozen=True)
 class CarriedPointers:
-    """Carry the scalar pointer that a tile of pointers is made from, where its loads are narrow."""
+    """Carry the scalar pointer that a tile of pointers is made from, where its loads are narrow.
 
+    Or, if `repeated`, where neighbours in the tile are the same pointer.
+    """
+
+    repeated: bool = False
     name: ClassVar[str] = "carried-pointers"
     contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
 
@@ -40,7 +47,9 @@ class CarriedPointers:
         axes = AxisAnalysis()
         for loop in [op for op in module.walk() if isinstance(op, scf.ForOp)]:
             body = loop.body.block
-            found = [_moved(body.args[i + 1], i, loop, axes) for i in range(len(loop.iter_args))]
+            wanted = _repeats if self.repeated else _is_narrow
+            tiles = [arg for arg in body.args[1:] if _is_tile(arg) and wanted(arg, axes)]
+            found = [_moved(arg, arg.index - 1, loop) for arg in tiles]
             moved = [tile for tile in found if tile is not None]
             if moved:
                 _rewrite(loop, moved)
@@ -56,14 +65,23 @@ class _Moved:
     steps: list[SSAValue]
 
 
-def _moved(
-    argument: BlockArgument, index: int, loop: scf.ForOp, axes: AxisAnalysis
-) -> _Moved | None:
-    element = element_of(argument.type)
-    if not shape_of(argument.type) or not isinstance(element, PtrType):
-        return None
-    _, count = fastest(axes, argument)
-    if count * byte_size(element.pointee) >= WIDE or loop.results[index].first_use is not None:
+def _is_tile(argument: SSAValue) -> bool:
+    return bool(shape_of(argument.type)) and isinstance(element_of(argument.type), PtrType)
+
+
+def _is_narrow(pointers: SSAValue, axes: AxisAnalysis) -> bool:
+    element = element_of(pointers.type)
+    assert isinstance(element, PtrType)
+    _, count = fastest(axes, pointers)
+    return count * byte_size(element.pointee) < WIDE
+
+
+def _repeats(pointers: SSAValue, axes: AxisAnalysis) -> bool:
+    return any(run > 1 for run in axes.of(pointers).constant)
+
+
+def _moved(argument: BlockArgument, index: int, loop: scf.ForOp) -> _Moved | None:
+    if loop.results[index].first_use is not None:
         return None
     steps = _steps(terminator(loop.body.block).operands[index], argument)
     made = _made(loop.iter_args[index])

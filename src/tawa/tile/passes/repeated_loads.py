@@ -173,7 +173,8 @@ class _Rows:
 
     def _quotient(self, op: Map, dim: int, shape: tuple[int, ...]) -> SSAValue | None:
         """Quotients of consecutive numbers by the length of a run: consecutive numbers again."""
-        if op.function.data not in ("divsi", "divui") or len(shape) != 1:
+        line = all(size == 1 for i, size in enumerate(shape) if i != dim)
+        if op.function.data not in ("divsi", "divui") or not line:
             return None
         number, divisor = op.arguments
         known = self.axes.of(number)
@@ -184,14 +185,19 @@ class _Rows:
         if first is None:
             return None
         start = self._add(Map(op.function.data, [first, self._number(self.run)]))
-        steps = self._add(Arange(0, shape[0]))
-        return self._add(Map("addi", [self._add(Splat(start, shape)), steps]))
+        steps = self._add(Arange(0, shape[dim]))
+        found = self._add(Map("addi", [self._add(Splat(start, (shape[dim],))), steps]))
+        for other in range(len(shape)):
+            found = self._add(ExpandDims(found, other)) if other != dim else found
+        return found
 
     def _first(self, value: SSAValue) -> SSAValue | None:
         """The first of numbers that are a sum of scalars and a range; None if they are not."""
         op = value.owner
         if isinstance(op, Splat):
             return op.value
+        if isinstance(op, ExpandDims):
+            return self._first(op.value)
         if isinstance(op, Arange):
             return self._number(op.start.value.data)
         if isinstance(op, Map) and op.function.data in ("addi", "muli"):
