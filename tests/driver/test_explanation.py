@@ -80,6 +80,29 @@ def test_what_is_tried_is_near_what_is_given():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("given", "tiles", "expected"),
+    [
+        ({"num_warps": 1}, {}, {"num_warps=2"}),
+        ({"num_warps": 16}, {}, {"num_warps=8"}),
+        ({"num_warps": 2, "num_stages": 2}, {},
+         {"num_warps=1", "num_warps=4", "num_stages=1", "num_stages=3"}),
+        ({"num_warps": 1}, {"M": 16, "N": 32}, {"num_warps=2", "M=32", "N=16", "N=64"}),
+        ({"num_warps": 1}, {"M": 128, "N": 256}, {"num_warps=2", "M=64", "M=256", "N=128"}),
+        ({"num_warps": 1, "num_stages": None, "staging": None, "overlap": False}, {},
+         {"num_warps=2", "without overlap=False"}),
+    ],
+)  # fmt: skip
+def test_what_is_tried_stays_within_bounds(given, tiles, expected):
+    assert set(dict(options_beside(given, tiles))) == expected
+
+
+def test_sizes_of_tiles_are_powers_of_two():
+    sizes = {"A": 8, "B": 16, "C": 24, "D": 128, "E": True, "F": "16", "G": 32.0, "H": 20, "I": 256}
+    grid = lambda meta: tuple(meta[name] for name in sizes)  # noqa: E731
+    assert tiles_of(grid, sizes, sizes) == {"B": 16, "D": 128, "I": 256}
+
+
 def test_one_clock_for_report_timeline_and_prediction():
     command = LaunchCommand(str(ROOT / GEMM))
     source = command.found.kernel.source

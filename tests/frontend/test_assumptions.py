@@ -38,6 +38,12 @@ def assuming(x, n, m, CASE: tl.constexpr):  # noqa: C901
         tl.assume(k < 7)
     elif CASE == "plain":
         tl.assume(True)
+    elif CASE == "no rest of an argument":
+        tl.assume(m == 0)
+    elif CASE == "no rest":
+        tl.assume(k // 24 == 0)
+    elif CASE == "a tile's rest":
+        tl.assume(tl.sum(k + tl.arange(0, 8)) == 0)
     tl.store(x, k)
 
 
@@ -63,8 +69,10 @@ def test_what_is_known_of_a_number(case: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["rest", "unknown", "equal", "by a number", "not at all", "upper", "plain"]
-)
+    "case",
+    ["rest", "unknown", "equal", "by a number", "not at all", "upper", "plain",
+     "no rest of an argument", "no rest", "a tile's rest"],
+)  # fmt: skip
 def test_what_says_nothing(case: str) -> None:
     line = product_of(case)
     assert "at_least" not in line

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.frontend.builtins.split_products import is_of_parts
 from tawa.simulate.interpret.hopper import run as run_hopper
 
 
@@ -68,3 +72,16 @@ def test_the_instructions_are_those_of_16_bits_where_they_take_the_shape() -> No
     assert "f32.bf16.bf16" in text(64)
     assert "m16n8k16.row.col.f32.bf16.bf16" in text(32)
     assert "bf16" not in text(8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "inner", "columns", "taken"),
+    [(16, 16, 8, True), (48, 80, 24, True), (8, 16, 8, False), (24, 16, 8, False),
+     (16, 8, 8, False), (16, 24, 8, False), (16, 16, 4, False), (16, 16, 12, False)],
+)  # fmt: skip
+def test_shapes_that_are_taken_apart(rows: int, inner: int, columns: int, taken: bool) -> None:
+    left: Any = SimpleNamespace(shape=(3, rows, inner))
+    right: Any = SimpleNamespace(shape=(3, inner, columns))
+    assert is_of_parts("bf16x3", left, right) is taken
+    assert is_of_parts("bf16x6", left, right) is taken
+    assert not is_of_parts("tf32", left, right)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tawa.pipeline.differences import ORIGIN, Contradiction, Differences, Numbers
+from tawa.pipeline.modulo_bounds import too_like
 from tawa.pipeline.modulo_problem import HELD, PROMPT, Aim, Problem, Start
 from tawa.pipeline.modulo_search import Search
 from tawa.pipeline.transport import Transport
@@ -217,3 +218,20 @@ def test_a_transport_is_improved_in_a_cycle():
     assert best.gain(known) == 22
     values = best.tightened(known).values
     assert 2 * (values[3] + values[4] - values[1] - values[2]) == 22
+
+
+@pytest.mark.parametrize(
+    ("other", "places"),
+    [
+        ([(0, 0), (2, 0), (4, 1)], 0), ([(1, 0), (3, 0), (5, 1)], 0), ([(0, 0), (2, 0), (4, 0)], 1),
+        ([(0, 0), (2, 0), (4, 2)], 0), ([(2, 0), (0, 0), (4, 1)], 1), ([(4, 0), (2, 0), (0, 1)], 3),
+        ([(0, 1), (2, 0), (4, 0)], 2), ([(2, 1), (0, 0), (4, 1)], 2),
+    ],
+)  # fmt: skip
+def test_schedules_differ_in_two_places(other: list[tuple[int, int]], places: int):
+    """In which nodes belong to the first stage, and which of two nodes is earlier in the period."""
+    problem = Problem(8, 3, 64, 0, [1] * 4, [0] * 4, [8] * 4, (), (), costly=(0, 1, 3))
+    there = [(0, 0), (2, 0), (4, 1)]
+    one, two = ([Start(*s) for s in (*part[:2], (7, 0), part[2])] for part in (there, other))
+    assert too_like(problem, one, two) is (places < 2)
+    assert too_like(problem, two, one) is (places < 2)

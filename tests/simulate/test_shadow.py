@@ -7,7 +7,15 @@ from lowering import HEAD, kernel_in, modules, run_time_arguments
 from tawa.hopper.dialect.sync import NamedBarrierSync
 from tawa.simulate import run
 from tawa.simulate.interpret import hopper
-from tawa.simulate.interpret.clocks import SEEN, Components, Shadow, granules_of, region
+from tawa.simulate.interpret.clocks import (
+    FENCED,
+    LOADED,
+    SEEN,
+    Components,
+    Shadow,
+    granules_of,
+    region,
+)
 from tawa.simulate.interpret.cta import granule_of
 from tawa.simulate.interpret.errors import OverwriteUnread, ProtocolError
 from tawa.simulate.interpret.launch import kernel_of
@@ -77,3 +85,62 @@ def test_halves_of_a_word_are_one_granule_or_two(granule, conflicts):
     clock[SEEN, second] = 1
     found = shadow.check_write(granules_of(np.array([2]), 2, granule), clock, asynchronous=False)
     assert (found is not None) == conflicts
+
+
+HALF = granules_of(np.array([8]), 2, 2)
+"""The fifth granule of two bytes."""
+
+
+@pytest.mark.parametrize("where", [HALF, region(8, 2, 2)], ids=["addresses", "region"])
+@pytest.mark.parametrize("writer", ["warp", "engine"])
+@pytest.mark.parametrize(
+    ("seen", "fenced", "engine", "expected"),
+    [
+        (3, 0, False, None), (2, 3, False, False), (3, 3, True, None), (4, 4, True, None),
+        (3, 2, True, True), (2, 2, True, False),
+    ],
+)  # fmt: skip
+def test_who_may_come_after_a_write(where, writer, seen, fenced, engine, expected):
+    """A thread that has seen it, an engine for which it was fenced; and what else is missing."""
+    components = Components()
+    number = [components.add(name) for name in ("warp", "engine")][writer == "engine"]
+    shadow = Shadow(64, components, 2)
+    shadow.note_write(where, number, 3, 17)
+    clock = components.clock()
+    clock[SEEN, number], clock[FENCED, number] = seen, fenced
+    for check in (shadow.check_read, shadow.check_write):
+        found = check(where, clock, asynchronous=engine)
+        assert found == (None if expected is None else (4, number, 17, expected, True))
+
+
+@pytest.mark.parametrize(
+    ("threads", "seen", "loaded", "engine", "expected"),
+    [
+        (True, 3, 0, False, None), (True, 2, 3, False, False), (True, 3, 3, True, None),
+        (True, 3, 2, True, True), (True, 2, 2, True, False), (False, 3, 0, True, None),
+        (False, 2, 3, True, False),
+    ],
+)  # fmt: skip
+def test_who_may_write_after_a_read(threads, seen, loaded, engine, expected):
+    """An engine waits for the fences of threads that read, not for those of engines."""
+    components = Components()
+    writer, reader = components.add("engine"), components.add("reader", threads=threads)
+    shadow = Shadow(64, components, 2)
+    clock = components.clock()
+    clock[SEEN, writer] = clock[FENCED, writer] = 1
+    shadow.note_write(HALF, writer, 1, 16)
+    shadow.note_read(HALF, reader, 3, 18)
+    clock[SEEN, reader], clock[LOADED, reader] = seen, loaded
+    found = shadow.check_write(HALF, clock, asynchronous=engine)
+    assert found == (None if expected is None else (4, reader, 18, expected, False))
+    shadow.note_write(HALF, writer, 1, 19)  # comes after the read, which is forgotten
+    assert shadow.check_write(HALF, clock, asynchronous=engine) is None
+
+
+def test_what_nobody_wrote_is_not_read():
+    components = Components()
+    components.add("warp")
+    shadow = Shadow(64, components, 2)
+    clock = components.clock()
+    assert shadow.check_write(HALF, clock, asynchronous=True) is None
+    assert shadow.check_read(HALF, clock, asynchronous=False) == (4, -1, -1, False, True)

@@ -119,11 +119,8 @@ class Timeline:
     def __post_init__(self) -> None:
         """Check the sizes and the detail."""
         size, power = self.kilobytes, self.kilobytes & (self.kilobytes - 1) == 0
-        if not (
-            1 <= (1 if self.ctas is None else self.ctas) <= MOST_CTAS
-            and 4 <= size <= 4096
-            and power
-        ):
+        few = self.ctas is None or 1 <= self.ctas <= MOST_CTAS
+        if not (few and 4 <= size <= 4096 and power):
             raise BadTimeline(
                 "a timeline can't have these sizes",
                 expected="ctas from 1 to 4096, kilobytes a power of two from 4 to 4096",

@@ -33,7 +33,7 @@ def host_expression(value: SSAValue) -> Expression | None:
     None, too, for one of more than `LONGEST` operations, each counted as often as it is written.
     """
     found = _expression(value, {})
-    return None if found is None or found[1] > LONGEST else found[0]
+    return None if found is None else found[0]
 
 
 def _expression(
@@ -55,8 +55,7 @@ def _found(
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data, 0
     if isinstance(owner, DescSize):
-        size = size_expression(owner)
-        return None if size is None else (size, 0)
+        return _size(owner, seen)
     if not isinstance(owner, Map):
         return None
     operands = [o for o in (_expression(v, seen) for v in owner.arguments) if o is not None]
@@ -86,10 +85,17 @@ def host_base(value: SSAValue) -> tuple[int, Expression] | None:
 
 def size_expression(op: DescSize) -> Expression | None:
     """A size or stride of a descriptor that the launch passes, or of one made in the kernel."""
+    found = _size(op, {})
+    return None if found is None else found[0]
+
+
+def _size(
+    op: DescSize, seen: dict[SSAValue, tuple[Expression, int] | None]
+) -> tuple[Expression, int] | None:
     desc, axis = op.desc, op.axis.value.data
     if isinstance(desc, BlockArgument) and isinstance(desc.owner.parent_op(), func.FuncOp):
-        return ("dim" if op.stride is None else "stride", desc.index, axis)
+        return ("dim" if op.stride is None else "stride", desc.index, axis), 0
     if isinstance(desc.owner, MakeDesc):
         made = desc.owner.shape if op.stride is None else desc.owner.strides
-        return host_expression(made[axis])
+        return _expression(made[axis], seen)
     return None
