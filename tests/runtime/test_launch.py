@@ -202,6 +202,26 @@ def test_a_map_of_an_array_takes_its_sizes_from_expressions() -> None:
     assert made["address"] == 0x20000 + 2 * 32 * 8
 
 
+@pytest.mark.parametrize(("n", "half"), [(-3, -1), (-4, -2), (3, 1), (-1, 0)])
+def test_what_the_host_computes_is_rounded_as_in_kernels(n: int, half: int) -> None:
+    expr = ("quotient", ("arg", 1), 2)
+    parameters = (
+        TensorMapParam(0, "f16", (64,), source="array", shape=(64,), strides=(1,),
+                       offset=("add", ("mul", expr, 8), 64)),
+        TensorMapParam(2, "f16", (64,), shape=(64,), strides=(1,), offset=("add", ("mul", expr, 8), 128)),
+        ScalarParam(expr, "i32"),
+    )  # fmt: skip
+    driver = RecordingDriver(KernelSpec("k", 128, 0, parameters, arguments=("x", "n", "d")))
+    driver.launcher.launch(1, C, n, descriptor())
+    (seen,) = driver.launches
+    assert [made["address"] for made in driver.maps] == [
+        0x20000 + 16 * half + 128, 0x10000 + 16 * half + 256,
+    ]  # fmt: skip
+    assert [
+        int.from_bytes(v[:4], "little", signed=True) for v in seen["values"] if len(v) == 8
+    ] == [half]
+
+
 def test_a_map_of_an_array_is_made_once_for_the_values_it_is_made_of() -> None:
     stride = ("min", ("max", ("arg", 1), 64), 1 << 32)
     parameter = TensorMapParam(

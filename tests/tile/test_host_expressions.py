@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import (
@@ -21,8 +22,11 @@ from xdsl.dialects.builtin import (
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Block, SSAValue
 
+import tawa
+import tawa.language as tl
 from tawa.base.types import DescType, PtrType
 from tawa.ir.elementwise import Map
+from tawa.simulate.interpret import hopper
 from tawa.tile.analysis.host_expressions import (
     HOST,
     LONGEST,
@@ -135,3 +139,20 @@ def test_where_pointers_start():
     assert host_base(of("addptr", unknown(PtrType(f32)), m, kind=PtrType(f32))) is None
     assert host_base(of("select", unknown(i1), pointer, pointer, kind=PtrType(f32))) is None
     assert host_base(unknown(PtrType(f32))) is None
+
+
+@tawa.jit
+def shifted(x, y, n):
+    desc = tl.make_tensor_descriptor(x + (n - 5) // 2 + 8, [64], [1], [16])
+    tl.store(y + tl.arange(0, 16), desc.load([0]))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 9])
+def test_quotients_are_rounded_on_the_host_as_in_kernels(n: int):
+    """Towards zero: -3 // 2 is -1."""
+    x, found = np.arange(128, dtype=np.float32), np.zeros((2, 16), np.float32)
+    shifted[(1,)](x, found[0], n)
+    module = shifted.compile(x, found[1], n).module("hopper")
+    hopper.run(module, (1,), [x, found[1], n])
+    assert found[0, 0] == int((n - 5) / 2) + 8
+    np.testing.assert_array_equal(*found)

@@ -17,7 +17,7 @@ from tawa.base.errors import TawaError
 from tawa.base.tile_scheduler import Work
 from tawa.base.timeline import TimelineTable
 
-BinaryOperator: TypeAlias = Literal["add", "sub", "mul", "floordiv", "cdiv", "min", "max"]
+BinaryOperator: TypeAlias = Literal["add", "sub", "mul", "quotient", "cdiv", "min", "max"]
 
 ArgumentExpr: TypeAlias = tuple[Literal["arg"], int]
 DescriptorExpr: TypeAlias = tuple[Literal["dim", "stride"], int, int]
@@ -26,19 +26,19 @@ Expr: TypeAlias = "int | ArgumentExpr | DescriptorExpr | tuple[BinaryOperator, E
 
 `("arg", i)` is the value of integer argument `i`; `("dim", i, axis)` and `("stride", i, axis)`
 are the size (elements) and stride (elements) of descriptor argument `i`; the rest are binary
-operations on expressions, with Python's meaning (`floordiv` rounds down, `cdiv` up).
+operations on expressions: `quotient` rounds towards zero, as kernels do, `cdiv` up.
 """
 
 BINARY_TEXT: dict[str, str] = {
     "add": "({} + {})",
     "sub": "({} - {})",
     "mul": "({} * {})",
-    "floordiv": "({} // {})",
+    "quotient": "quotient({}, {})",
     "cdiv": "(-(-({}) // ({})))",
     "min": "min({}, {})",
     "max": "max({}, {})",
 }
-"""Python text of each binary operator, with two places for its operands."""
+"""Python text of each binary operator, with two places for its operands; it calls `quotient`."""
 
 SCALAR_CODES: dict[str, str] = {
     "i1": "?",
@@ -73,6 +73,11 @@ from tawa.base.kernel_spec import KernelSpec
 
 KernelSpec.from_json("{}")
 """
+
+
+def quotient(a: int, b: int) -> int:
+    """`a` over `b`, rounded towards zero."""
+    return a // b if (a >= 0) == (b > 0) else -(-a // b)
 
 
 def expr_text(expr: Expr, argument: str = "a{}") -> str:
@@ -118,7 +123,7 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "floordiv": lambda a, b: a // b,
+    "quotient": quotient,
     "cdiv": lambda a, b: -(-a // b),
     "min": min,
     "max": max,

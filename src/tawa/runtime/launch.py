@@ -34,6 +34,7 @@ from tawa.base.kernel_spec import (
     TensorMapParam,
     TimelineParam,
     expr_text,
+    quotient,
 )
 from tawa.machine.chips import DEFAULT, SM_90A
 from tawa.runtime import driver, tensormap
@@ -433,7 +434,7 @@ def _compile_fill(
     code = "<" + "".join(_slot_code(parameter) for parameter in others)
     pack_into = struct.Struct(code).pack_into
     scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
-    scope |= {"reciprocal": reciprocal, "bf16_bits": bf16_bits}
+    scope |= {"reciprocal": reciprocal, "bf16_bits": bf16_bits, "quotient": quotient}
     for number, parameter in enumerate(maps):
         make = tensormap.encoder(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
@@ -478,7 +479,7 @@ def _map_of_values(parameter: TensorMapParam, make: tensormap.Encoder) -> tensor
     """Makes tensor maps of arguments' values, and computes nothing for those that it has seen."""
     names = ", ".join(f"a{number}" for number in _numbers(parameter) or ())
     text = f"lambda {names}: make({_described(parameter)})"
-    return lru_cache(maxsize=tensormap.CACHED)(eval(text, {"make": make}))
+    return lru_cache(maxsize=tensormap.CACHED)(eval(text, {"make": make, "quotient": quotient}))
 
 
 def _map_arguments(parameter: TensorMapParam) -> str:

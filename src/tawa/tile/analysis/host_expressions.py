@@ -13,8 +13,8 @@ HOST = {
     "addi": "add",
     "subi": "sub",
     "muli": "mul",
-    "divsi": "floordiv",
-    "divui": "floordiv",
+    "divsi": "quotient",
+    "divui": "quotient",
     "minsi": "min",
     "maxsi": "max",
 }
