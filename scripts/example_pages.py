@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,8 @@ def purpose(path: Path) -> str:
     if path.suffix == ".py":
         words = ast.get_docstring(ast.parse(path.read_text())) or ""
         return " ".join(words.split("\n\n")[0].split())
-    return path.read_text().partition("\n")[0].lstrip("# ")
+    lines = takewhile(lambda line: re.match(r"# |## ", line), path.read_text().splitlines())
+    return " ".join(line.lstrip("# ") for line in lines)
 
 
 def tawa(*arguments: str) -> None:

@@ -62,9 +62,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         markdown = markdown.replace(".ipynb)", ".md)")
     if uri == "glossary.md":
         return glossary.with_anchors(markdown)
-    if glossary.applies(uri):
-        markdown = glossary.linked(markdown, uri)
-    return markdown
+    return glossary.linked(markdown, uri)
 
 
 def in_both_colours(match: re.Match[str]) -> str:

@@ -6,6 +6,7 @@ import re
 import sys
 from dataclasses import fields
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,104 @@ def test_words_are_linked_to_the_glossary_at_first_use():
     assert glossary.linked(in_a_table, "ir.md") == in_a_table.replace(
         "a slot", "a [slot](glossary.md#slot)"
     )
+    in_a_list = "1. First\n   - and\n     a role\n\ntext\n\n    a role in code\n"
+    assert glossary.linked(in_a_list, "ir.md") == in_a_list.replace(
+        "     a role", "     a [role](glossary.md#role)"
+    )
     assert {"aref", "ring", "slot", "role", "team", "cursor"} <= set(glossary.words())
+
+
+def test_a_word_that_is_linked_by_hand_is_left_alone():
+    text = "It puts a number there. A role [puts](glossary.md#put) a tile.\n"
+    assert glossary.linked(text, "ir.md") == text.replace("role", "[role](glossary.md#role)")
+    everyday = "It puts a number there.\n"
+    assert glossary.linked(everyday, "matmul.md") == everyday
+    assert glossary.linked(everyday, "ir.md") != everyday
+
+
+class Prose(HTMLParser):
+    """What a page says in sentences: pieces of text, each with the link that it is in."""
+
+    LEFT_OUT = ("code", "pre", "script", "style", "svg", "nav", "button",
+                "h1", "h2", "h3", "h4", "h5", "h6")  # fmt: skip
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.pieces: list[tuple[str, str]] = []
+        self.link, self.article, self.depth = "", False, 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.article |= tag == "article"
+        self.depth += tag in self.LEFT_OUT
+        if tag == "a":
+            self.link = dict(attrs).get("href") or ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self.article &= tag != "article"
+        self.depth -= tag in self.LEFT_OUT
+        if tag == "a":
+            self.link = ""
+
+    def handle_data(self, data: str) -> None:
+        a_path = "/" in data and " " not in data
+        if self.article and not self.depth and not a_path:
+            self.pieces.append((data, self.link))
+
+    def first(self, word: str) -> str | None:
+        """The link of a word's first use; none if the page does not use it."""
+        pattern = glossary.pattern(word)
+        return next((link for text, link in self.pieces if pattern.search(text)), None)
+
+    def links(self, word: str) -> bool:
+        """Whether the page links the word anywhere."""
+        return any(
+            link.endswith(f"glossary.html#{glossary.anchor(word)}") for _, link in self.pieces
+        )
+
+
+def by_hand(uri: str, word: str) -> bool:
+    """Whether a page's source links a word itself, after it was used in another sense."""
+    source = ROOT / "docs" / uri
+    return source.exists() and f"glossary.md#{glossary.anchor(word)})" in source.read_text()
+
+
+def unlinked(prose: Prose, uri: str) -> list[str]:
+    """The words whose first use on a page is no link to the glossary."""
+    wrong: list[str] = []
+    for word in glossary.words():
+        link = prose.first(word)
+        if link is None or not glossary.applies(word, uri):
+            continue
+        right = link.endswith(f"glossary.html#{glossary.anchor(word)}")
+        if not (right or (prose.links(word) and by_hand(uri, word))):
+            wrong.append(word)
+    return wrong
+
+
+def test_every_word_of_tawas_own_leads_to_the_glossary_where_a_page_uses_it_first(site: Path):
+    uris = {
+        path: path.relative_to(site).with_suffix(".md").as_posix() for path in site.rglob("*.html")
+    }
+    pages = {uri: Prose(page(path)) for path, uri in uris.items()
+             if not uri.startswith("source/") and uri not in ("404.md", "glossary.md")}  # fmt: skip
+    wrong = {uri: words for uri, prose in pages.items() if (words := unlinked(prose, uri))}
+    assert wrong == {}
+    stale = [
+        (word, uri)
+        for word, listed in glossary.EVERYDAY.items()
+        for uri in listed.split()
+        if pages[f"{uri}.md"].first(word) is None or by_hand(f"{uri}.md", word)
+    ]
+    assert stale == [], "no exception is needed"
+
+
+def test_a_word_without_its_link_is_found():
+    link = '<a href="glossary.html#role">roles</a>'
+    right = Prose(f"<article><h1>A role</h1><p><code>role</code> {link} and a role</p></article>")
+    assert unlinked(right, "tour.md") == []
+    late = Prose(f"<article><p>A role, and {link}</p></article>")
+    assert unlinked(late, "tour.md") == ["role"]
 
 
 def test_code_is_left_alone():
