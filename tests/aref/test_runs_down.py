@@ -73,3 +73,13 @@ def test_which_way_a_tile_is_copied(element: Any, shape: tuple[int, ...], down: 
     value = turned(read(element, *reversed(shape))) if down else read(element, *shape)
     assert runs_down(value) is down
     assert copied_turned(value) is copied
+
+
+def test_other_ops_than_functions_of_elements_are_where_tiles_come_from():
+    tile = read()
+    scanned = Made(operands=[turned(tile)], result_types=[turned(tile).type]).results[0]
+    assert runs_down(turned(tile))
+    assert not runs_down(scanned)
+    assert runs_down(turned(scanned))
+    spread = Map("negf", [made(f16)]).result
+    assert not runs_down(spread)

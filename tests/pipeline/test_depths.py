@@ -10,20 +10,34 @@ import tawa
 import tawa.language as tl
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.dialect.ops import Create
+from tawa.driver.compiled import Compiled
 from tawa.ir.decisions.memory import RingDepth
 from tawa.kernels.gemm import gemm
+from tawa.pipeline.depths import _lag
 
 
-def depth(block: tuple[int, int] = (128, 128), **options: Any) -> RingDepth:
-    """What was decided for the rings of a product."""
-    compiled = gemm.compile(
+def product(block: tuple[int, int] = (128, 128), **options: Any) -> Compiled:
+    """A product of blocks."""
+    return gemm.compile(
         f"desc<f16,{block[0]}x64>", f"desc<f16,{block[1]}x64>", f"desc<f16,{block[0]}x{block[1]}>",
         "i32:16", "i32:16", "i32:16",
         TRANSPOSE_A=False, TRANSPOSE_B=True, BLOCK_M=block[0], BLOCK_N=block[1], BLOCK_K=64,
         GROUP_M=8, ACCUMULATOR=tl.float32, **options,
     )  # fmt: skip
-    (found,) = [d for d in compiled.decisions if isinstance(d, RingDepth)]
+
+
+def depth(block: tuple[int, int] = (128, 128), **options: Any) -> RingDepth:
+    """What was decided for the rings of a product."""
+    (found,) = product(block, **options).decided(RingDepth)
     return found
+
+
+@pytest.mark.parametrize("in_flight", [0, 1, 2, 3])
+def test_products_in_flight_hold_slots(in_flight: int) -> None:
+    module = product((128, 64), num_stages=6, mma_depth=in_flight).module("aref")
+    rings = [op for op in module.walk() if isinstance(op, Create)]
+    assert rings
+    assert {_lag(ring) for ring in rings} == {in_flight}
 
 
 @tawa.jit

@@ -10,7 +10,7 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.aref.dialect.ops import Create, RefType
+from tawa.aref.dialect.ops import Create, LoadInto, RefType, WarpGroup
 from tawa.hopper.dialect.fragment import VoteAny
 from tawa.hopper.dialect.matrix import PackOperand, RoundOperand
 from tawa.hopper.dialect.structure import Role
@@ -135,6 +135,24 @@ def test_the_next_tile_is_placed_a_tile_ahead(joined: Any):
     divided = [i for i, name in enumerate(names) if name == "quotient"]
     assert divided
     assert min(divided) > max(issued)
+
+
+def test_the_next_tile_s_own_loads_come_while_this_one_is_under_way(joined: Any):
+    """The first tile's before the loop over tiles, others' in the first turn of the one before."""
+    (role,) = [
+        op
+        for op in joined.module("aref").walk()
+        if isinstance(op, WarpGroup) and op.single is not None
+    ]
+    found: list[tuple[str | None, list[str]]] = []
+    for op in [op for op in role.walk() if isinstance(op, LoadInto)]:
+        around = [op.parent_op()]
+        while around[-1] is not role and around[-1] is not None:
+            around.append(around[-1].parent_op())
+        found.append((op.desc.name_hint, [parent.name for parent in around[:-1] if parent]))
+    both = ["scf.for", "scf.for"]
+    assert found == [("q_desc", ["scf.if"]), ("k_desc", both), ("v_desc", both),
+                     ("q_desc", ["scf.if", *both])]  # fmt: skip
 
 
 def test_words_of_an_operand_are_carried(joined: Any):

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from test_interleave import EMPTY, FULL, arrive, line, protocol, ring, wait
 
-from tawa.simulate.check.explorer import Segment
+from tawa.simulate.check.explorer import Landing, Segment
 from tawa.simulate.check.interleave import explore
 from tawa.simulate.check.order import undetermined
 
@@ -47,6 +47,16 @@ def test_a_phase_that_may_pass_a_sleeper_is_found():
     found = undetermined(lines, ONE)
     assert found is not None
     assert "may complete before" in found
+
+
+def test_a_copy_right_behind_a_wait_comes_after_it():
+    """Its actor takes no step in between."""
+    first, second = (Segment(loads=[(FULL, Landing(128, 1, n, f"copy {n}"))]) for n in range(2))
+    assert undetermined([line("a", first, wait(FULL, 0), second, wait(FULL, 1))], ONE) is None
+    early = [line("a", first, wait(FULL, 0), wait(FULL, 1)), line("b", second)]
+    found = undetermined(early, ONE)
+    assert found is not None
+    assert "copy 1 counts in phase 1" in found
 
 
 def test_agrees_with_the_whole_search_on_random_protocols():

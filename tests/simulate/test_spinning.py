@@ -6,7 +6,7 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.simulate.interpret.hopper import run as run_hopper
-from tawa.simulate.interpret.spinning import WaitsForever
+from tawa.simulate.interpret.spinning import Order, WaitsForever
 from tawa.simulate.interpret.tile import run as run_tile
 
 
@@ -121,3 +121,52 @@ def locked(lock, out, n):
 @pytest.mark.parametrize("level", ["tile", "hopper"])
 def test_a_lock_is_taken_by_more_programs_than_fit(level):
     assert run_on(level, 9, 2, kernel=locked)[0] == 44
+
+
+@tawa.jit
+def tickets(counter, out):
+    at = tl.program_id(0) * 3
+    first = tl.atomic_add(counter, 1)
+    second = tl.atomic_add(counter, 1) + first * 0
+    tl.store(out + at, first)
+    tl.store(out + at + 1, second)
+    tl.store(out + at + 2, tl.load(counter))
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        (Order(), [[0, 1, 2], [2, 3, 4], [4, 5, 6]]),
+        (Order(switching=True), [[0, 3, 6], [1, 4, 6], [2, 5, 6]]),
+    ],
+)
+def test_programs_take_turns_at_accesses(order, expected):
+    """One after the other, or in step: another program's turn comes before each access."""
+    found = []
+    for resident in (1, 8):
+        counter, out = np.zeros(1, np.int32), np.zeros((3, 3), np.int32)
+        module = tickets.compile(counter, out).module("tile")
+        run_tile(module, (3,), [counter, out], resident=resident, order=order)
+        found.append(out.tolist())
+    assert found[0] == [[0, 1, 2], [2, 3, 4], [4, 5, 6]]  # there is room for one
+    assert found[1] == expected
+
+
+def test_drawn_orders_are_the_same_for_a_seed():
+    counter, out = np.zeros(1, np.int32), np.zeros((6, 3), np.int32)
+    module = tickets.compile(counter, out).module("tile")
+    found = []
+    for seed in (0, 1, 2, 0, 1, 2):
+        counter[:] = 0
+        run_tile(module, (6,), [counter, out], order=Order(switching=True, seed=seed))
+        assert sorted(out[:, :2].flatten().tolist()) == list(range(12))
+        found.append(out.tolist())
+    assert found[:3] == found[3:]
+    assert found[0] != found[1]
+
+
+def test_orders_are_described():
+    orders = (Order(), Order(switching=True), Order(switching=True, seed=0), Order(seed=3))
+    assert [order.describe() for order in orders] == [
+        "one after the other", "in step", "drawn with seed 0", "one after the other",
+    ]  # fmt: skip

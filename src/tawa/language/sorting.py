@@ -37,6 +37,12 @@ def rows_of(shape: tuple[int, ...]) -> int:
 
 
 @constexpr_function
+def exists(dim: int | None, rank: int) -> bool:
+    """Whether there is a dimension `dim`."""
+    return dim is None or -rank <= dim < rank
+
+
+@constexpr_function
 def is_last(dim: int | None, rank: int) -> bool:
     """Whether `dim` is the last of `rank` dimensions; None is."""
     return dim is None or dim % rank == rank - 1
@@ -124,6 +130,7 @@ def sort_rows(x: Any, descending: constexpr) -> Any:
 def sort(x: Any, dim: Any = None, descending: constexpr = False) -> Any:
     """Sort along `dim` (the last one by default), whose size is a power of two."""
     rank: constexpr = len(x.shape)
+    core.static_assert(exists(dim, rank), "`tl.sort` goes along a dimension that there is")
     if is_last(dim, rank):
         return sort_rows(x, descending)
     turned = sort_rows(core.permute(x, to_last(dim, rank)), descending)
@@ -174,6 +181,7 @@ def topk_rows(x: Any, k: constexpr) -> Any:
 def topk(x: Any, k: constexpr, dim: Any = None) -> Any:
     """The `k` largest elements along `dim` (by default the last), largest first; powers of two."""
     rank: constexpr = len(x.shape)
+    core.static_assert(exists(dim, rank), "`tl.topk` goes along a dimension that there is")
     if is_last(dim, rank):
         return topk_rows(x, k)
     turned = topk_rows(core.permute(x, to_last(dim, rank)), k)
@@ -195,6 +203,7 @@ def flip_rows(x: Any) -> Any:
 def flip(x: Any, dim: Any = None) -> Any:
     """The elements along `dim` (by default the last), a power of two, in reverse order."""
     rank: constexpr = len(x.shape)
+    core.static_assert(exists(dim, rank), "`tl.flip` goes along a dimension that there is")
     if is_last(dim, rank):
         return flip_rows(x)
     return core.permute(flip_rows(core.permute(x, to_last(dim, rank))), from_last(dim, rank))

@@ -237,10 +237,10 @@ class GlobalAtomic(HopperOp):
         at, values = m.fragment(self.pointers), m.fragment(self.operand)
         by = np.ones(at.shape, bool) if self.mask is None else m.fragment(self.mask)
         count = self.vector.value.data
-        if count > 1:  # what the instruction does: neighbours of the first, under its mask
-            steps = np.tile(np.arange(count), at.shape[1] // count) * byte_size(frag.element_type)
-            at = np.repeat(at[:, ::count], count, axis=1) + steps.astype(at.dtype)
-            by = np.repeat(by[:, ::count], count, axis=1)
+        # What the instruction does: neighbours of the first of `count`, under its mask.
+        steps = np.tile(np.arange(count), at.shape[1] // count) * byte_size(frag.element_type)
+        at = np.repeat(at[:, ::count], count, axis=1) + steps.astype(at.dtype)
+        by = np.repeat(by[:, ::count], count, axis=1)
         by = by & m.owners(frag.layout)[:, None]
         compare = None if self.compare is None else m.fragment(self.compare)
         result = np.zeros(at.shape, value_dtype(frag.element_type))
