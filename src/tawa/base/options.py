@@ -53,7 +53,11 @@ class Options:
     num_warps: int = 4
     """Warps of a kernel that is not specialised (Triton's meaning)."""
     num_stages: int | None = None
-    """D: slots of each ring of asynchronous references in a loop."""
+    """D: slots of each ring of asynchronous references in a loop.
+
+    A launch takes more than were asked for if they cost nothing: shared memory that no other CTA of
+    the multiprocessor could use.
+    """
     mma_depth: int | None = None
     """P: matrix instructions of earlier iterations left in flight."""
     consumers: int | None = None

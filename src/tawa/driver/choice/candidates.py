@@ -57,9 +57,12 @@ def candidates(
     persistent = bool(asked.get("persistent"))
     even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
     resident = _resident(profile, asked, chip)
-    yield Candidate((), resident, persistent, even, turns, profile.groups)
+    written = Candidate((), resident, persistent, even, turns, profile.groups)
+    yield written
     if not profile.groups or not is_open(asked):
         return
+    if more := _free_slots(profile, asked, chip):
+        yield replace(written, options=more)
     if sizes.programs <= chip.multiprocessors:
         yield from _sliced(profile, asked, chip)
         return
@@ -70,13 +73,30 @@ def candidates(
         found = {**asked, **options}
         if options and _legal(profile, found, chip):
             yield Candidate(
-                tuple(options.items()),
+                (*options.items(), *_free_slots(profile, found, chip)),
                 _resident(profile, found, chip),
                 bool(found.get("persistent")),
                 found.get("deal") == "even",
                 bool(found.get("ping_pong")),
                 options.get("consumers", profile.groups),
             )
+
+
+def _free_slots(
+    profile: Profile, asked: Mapping[str, Any], chip: Chip
+) -> tuple[tuple[str, int], ...]:
+    """More slots than were asked for, where they take no CTA from a multiprocessor; else nothing.
+
+    Loads that come late are waited for less often. One slot alone says that nothing is to be loaded
+    ahead.
+    """
+    stages = asked.get("num_stages") or 1
+    if not profile.ring_bytes or stages == 1:
+        return ()
+    own = chip.divided(_resident(profile, asked, chip))
+    room = own.shared_bytes - _shared(profile, 0) - SCRATCH
+    slots = min(room // profile.ring_bytes, chip.thresholds.hiding_slots)
+    return (("num_stages", slots),) if slots > stages else ()
 
 
 def _sliced(profile: Profile, asked: Mapping[str, Any], chip: Chip) -> Iterator[Candidate]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tawa.driver.choice.candidates import candidates
+from tawa.driver.choice.candidates import Candidate, candidates
 from tawa.driver.choice.model import Prediction, predicted
 from tawa.driver.choice.profile import Profile, Sizes
 from tawa.machine.chips import Chip
@@ -38,6 +38,7 @@ def ranking(profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
     written, rest = found[0], sorted(found[1:], key=_order)
     enough = (1 - chip.choice.gain) * written.microseconds
     better = [p for p in rest if p.microseconds <= enough and not unproven(profile, p)]
+    better += [p for p in rest if p not in better and _deeper(p.candidate)]
     return Ranking(written, tuple(better), tuple(p for p in rest if p not in better))
 
 
@@ -48,11 +49,17 @@ def unproven(profile: Profile, prediction: Prediction) -> bool:
     group with two where nothing but ends would gain, or beside another option.
     """
     options = dict(prediction.candidate.options)
+    options.pop("num_stages", None)
     waited_for = any(loop.feeds for loop in profile.loops)
     if "consumers" in options:
         waits = any(loop.makes or loop.body.turned for loop in profile.loops) or waited_for
         return not waits or len(options) > 1
     return "ctas_per_sm" in options and not waited_for
+
+
+def _deeper(candidate: Candidate) -> bool:
+    """Whether a candidate differs from what was written in nothing but slots that cost nothing."""
+    return [name for name, _ in candidate.options] == ["num_stages"]
 
 
 def _order(prediction: Prediction) -> tuple[float, int, str]:
