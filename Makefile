@@ -10,6 +10,9 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TESTS  ?= tests
 PAGES  := $(shell find docs -name '*.md')
 
+# Tests start Python hundreds of times: without bytecode each would compile Tawa's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-all gpu-test lint format docs site clean bench-axon bench-cuppl
 .DEFAULT_GOAL := help
 
@@ -22,10 +25,10 @@ demo: $(VENV)/.run    ## compile a GEMM, run it in the simulator (and on the GPU
 	@echo "Next: . $(BIN)/activate && tawa run examples/gemm.py:gemm && tawa report examples/gemm.py:gemm"
 
 test: lint       ## lint, type-check and test, without the tests of tests/slow.txt
-	@$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow" $(TESTS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" $(TESTS)
 
 test-all: lint   ## lint, type-check and run all tests, as CI does
-	@$(BIN)/python -m pytest -n auto --dist loadfile $(TESTS)
+	@$(BIN)/python -m pytest -n auto --dist worksteal $(TESTS)
 
 gpu-test: $(VENV)/.dev ## run the tests that need an H100
 	@$(BIN)/python -m pytest -q -m gpu $(TESTS)

@@ -1,6 +1,6 @@
 """Which tests `make test` leaves out: those that take longest, until the others fit its time.
 
-    pytest -n auto --dist loadfile --processor-seconds build/times.txt
+    pytest -n auto --dist worksteal --processor-seconds build/times.txt
     python scripts/slow_tests.py build/times.txt
 
 The list, tests/slow.txt, has a line for each case; `make test-all`, which CI

@@ -23,6 +23,11 @@ BARS = """() => Object.entries({ copy: "card", tensor: "card", work: "card", sto
 """Texts in the colours in which the timeline, which is a canvas, draws its bars' names."""
 
 
+SIDEWAYS = """() => [...document.querySelectorAll(".card")]
+  .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.querySelector("h2").textContent)"""
+"""A function that lists the cards that have to be scrolled sideways to be read."""
+
+
 @pytest.fixture
 def opened(pages: Callable[[str], Path], browser: Any) -> Iterator[Callable[..., Any]]:
     """Open the page of an example; at the end it must have been silent and asked nobody."""
@@ -262,6 +267,7 @@ def test_nothing_hangs_over_on_a_phone(opened: Callable[..., Any], where: str):
     over = """[...document.querySelectorAll("main > *, .strip > *, .strip button, .top > *, .card")]
       .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
     assert page.evaluate(over) == []
+    assert page.evaluate(SIDEWAYS) == []
     small = """[...document.querySelectorAll(".strip button, .top button")]
       .filter((e) => e.offsetParent && e.offsetHeight < 32).map((e) => e.textContent)"""
     assert page.evaluate(small) == []
@@ -321,6 +327,10 @@ def test_a_page_of_differences(browser: Any, differences: Path, width: int):
     assert page.evaluate("document.documentElement.scrollWidth") == width
     row = page.locator("tr.differs", has_text="option num_stages")
     assert row.locator("td").all_text_contents()[1:] == ["none", "2"]
+    names = page.locator(".numbers td:first-child").all_text_contents()
+    assert names.index("option num_stages") < names.index("constant BLOCK_M")
+    assert str(EXAMPLES) not in page.locator(".numbers").inner_text()
+    assert page.evaluate(SIDEWAYS) == []
     assert page.locator("h2", has_text="tile: the same").count() == 1
     details = page.locator("details").first
     assert not details.locator("pre").is_visible()

@@ -90,8 +90,8 @@ def cards(report: Report) -> str:
     """Where the time goes, shared memory, registers, the schedule and the launch."""
     wide = ""
     if report.predicted is not None:
-        wide = card("Where the time goes", _time(report), "wide")
-        wide += card("Time by line", _lines(report.predicted, report.file), "wide")
+        wide = card("Where the time goes", _time(report), "wide by-limit")
+        wide += card("Time by line", _lines(report.predicted, report.file), "wide by-line")
     if len(report.timelines) > 1:
         one, other = report.timelines[:2]
         times = table(one, other, (one.title, other.title))
@@ -103,7 +103,7 @@ def cards(report: Report) -> str:
         card("Registers and occupancy", _registers(report.occupancy)),
     ]
     columns = f"<div>{''.join(left)}</div><div>{''.join(right)}</div>"
-    return wide + columns + card("Schedule and remarks", _remarks(report), "wide")
+    return wide + columns + card("Schedule and remarks", _remarks(report), "wide remarks")
 
 
 def card(title: str, body: str, kind: str = "") -> str:
@@ -343,6 +343,11 @@ def _remarks(report: Report) -> str:
         shown = _with_places(first) + (f"<pre>{escape(rest)}</pre>" if rest else "")
         rows.append((f"<code>{escape(by)}</code>", shown))
     return _table(("pass", "what it decided"), rows, "")
+
+
+def short_places(text: str) -> str:
+    """Text with places in files without the folders."""
+    return escape(_PLACE.sub(r"\1:\2", text))
 
 
 def _with_places(text: str) -> str:

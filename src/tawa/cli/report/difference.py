@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from tawa.base.options import Options
-from tawa.cli.report.cards import card, fact_rows
+from tawa.cli.report.cards import card, fact_rows, short_places
 from tawa.cli.report.model import Report
 from tawa.cli.report.side_by_side import table
 
@@ -27,7 +27,7 @@ def difference(one: Report, other: Report, names: tuple[str, str]) -> str:
     title = f"{names[0]} and {names[1]}"
     parts = [
         f'<header class="top"><h1>{escape(title)}</h1></header><main><div id="cards">',
-        card("Numbers", _numbers(one, other, names), "wide"),
+        card("Numbers", _numbers(one, other, names), "wide numbers"),
     ]
     if one.timelines and other.timelines:
         times = table(one.timelines[0], other.timelines[0], names)
@@ -47,10 +47,19 @@ def _numbers(one: Report, other: Report, names: tuple[str, str]) -> str:
         f'<tr class="{"differs" if left.get(key) != right.get(key) else "same"}">'
         f"<td>{escape(key)}</td><td>{left.get(key, NOTHING)}</td>"
         f"<td>{right.get(key, NOTHING)}</td></tr>"
-        for key in dict.fromkeys((*left, *right))
+        for key in _in_order(list(left), list(right))
     ]
     head = "".join(f"<th>{escape(text)}</th>" for text in ("", *names))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _in_order(left: list[str], right: list[str]) -> list[str]:
+    """All names, in the order of both: what the right alone has comes behind its neighbour."""
+    found = list(left)
+    for before, name in zip(["", *right][:-1], right, strict=True):
+        if name not in found:
+            found.insert(found.index(before) + 1 if before else 0, name)
+    return found
 
 
 def _said(report: Report) -> Iterator[tuple[str, str]]:
@@ -70,7 +79,7 @@ def _said(report: Report) -> Iterator[tuple[str, str]]:
         who, _, what = remark.partition(": ")
         decided.setdefault(who, []).append(what)
     for who, said in decided.items():
-        yield who, escape("; ".join(said))
+        yield who, short_places("; ".join(said))
 
 
 def _texts(pane: object) -> list[str]:
