@@ -61,7 +61,7 @@ def candidates(
     yield written
     if not profile.groups or not is_open(asked):
         return
-    if more := _free_slots(profile, asked, chip):
+    if more := _free_slots(profile, sizes, asked, chip):
         yield replace(written, options=more)
     if sizes.programs <= chip.multiprocessors:
         yield from _sliced(profile, asked, chip)
@@ -73,7 +73,7 @@ def candidates(
         found = {**asked, **options}
         if options and _legal(profile, found, chip):
             yield Candidate(
-                (*options.items(), *_free_slots(profile, found, chip)),
+                (*options.items(), *_free_slots(profile, sizes, found, chip)),
                 _resident(profile, found, chip),
                 bool(found.get("persistent")),
                 found.get("deal") == "even",
@@ -83,7 +83,7 @@ def candidates(
 
 
 def _free_slots(
-    profile: Profile, asked: Mapping[str, Any], chip: Chip
+    profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
 ) -> tuple[tuple[str, int], ...]:
     """More slots than were asked for, where they take no CTA from a multiprocessor; else nothing.
 
@@ -93,7 +93,8 @@ def _free_slots(
     stages = asked.get("num_stages") or 1
     if not profile.ring_bytes or stages == 1:
         return ()
-    own = chip.divided(_resident(profile, asked, chip))
+    few = sizes.programs <= chip.multiprocessors
+    own = chip.divided(1 if few else _resident(profile, asked, chip))
     room = own.shared_bytes - _shared(profile, 0) - SCRATCH
     slots = min(room // profile.ring_bytes, chip.thresholds.hiding_slots)
     return (("num_stages", slots),) if slots > stages else ()
