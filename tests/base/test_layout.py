@@ -10,6 +10,7 @@ from tawa.base.layout import (
     accumulator,
     blocked,
     crossed,
+    in_runs,
     parse_layout,
     register_map,
 )
@@ -129,3 +130,23 @@ def test_squares_are_loaded_by_sectors_and_stored_to_all_banks(shape: tuple[int,
 
 def test_small_tiles_have_no_squares():
     assert crossed((8, 32), 4, 4, 1) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "warps", "vector", "dim", "axis", "expected"),
+    [
+        ((64, 64), 4, 4, 1, 0, "64x64: 4@1*1 8@0*1 | 16@1*4 2@0*8 | 4@0*16"),
+        ((64, 64), 4, 8, 0, 1, "64x64: 8@0*1 4@1*1 | 8@0*8 4@1*4 | 4@1*16"),
+        ((16, 512), 2, 4, 1, 0, "16x512: 4@1*1 8@0*1 4@1*128 | 32@1*4 | 2@0*8"),
+        ((2, 8, 64), 1, 4, 2, 1, "2x8x64: 4@2*1 4@1*1 2@0*1 | 16@2*4 2@1*4 | "),
+        ((2, 64), 4, 4, 1, 0, None),  # two of the warps would have nothing
+        ((4, 16), 1, 4, 1, 0, None),
+    ],
+)
+def test_layouts_to_scan_along_another_dimension(
+    shape: tuple[int, ...], warps: int, vector: int, dim: int, axis: int, expected: str | None
+) -> None:
+    layout = in_runs(shape, warps, vector, dim, axis)
+    assert (str(layout) if layout else None) == expected
+    if layout is not None:
+        assert layout.verify() is None

@@ -70,6 +70,41 @@ def test_a_row_of_vectors_is_not_exchanged() -> None:
     assert str(compiled.stages["hopper"]).count("hopper.shared_store") == 1
 
 
+@tawa.jit
+def down(x, y, R, C, ROWS: tl.constexpr, COLUMNS: tl.constexpr, REVERSE: tl.constexpr):
+    """Sums down the columns of a tile."""
+    r, c = tl.arange(0, ROWS)[:, None], tl.arange(0, COLUMNS)[None, :]
+    inside = (r < R) & (c < C)
+    v = tl.load(x + r * C + c, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + r * C + c, tl.cumsum(v, 0, reverse=REVERSE) * 0.5, mask=inside)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "warps", "element"),
+    [(64, 64, 4, "bf16"), (61, 24, 2, "f32"), (16, 256, 4, "f16"), (128, 32, 8, "f32"),
+     (33, 5, 1, "f32"), (4, 64, 8, "bf16")],
+)  # fmt: skip
+@pytest.mark.parametrize("reverse", [False, True])
+def test_columns(rows: int, columns: int, warps: int, element: str, reverse: bool) -> None:
+    a = Arrays()
+    x, y = a.random(element, rows, columns), a.output("f32", rows, columns)
+    exact = values(x) * 0.5
+    exact = exact[::-1].cumsum(0)[::-1] if reverse else exact.cumsum(0)
+    tile = {"ROWS": 1 << (rows - 1).bit_length(), "COLUMNS": 1 << (columns - 1).bit_length()}
+    check(down, (1,), [x, y, rows, columns], {1: exact}, 1e-5, levels=["tile", "hopper", "ptx"],
+          REVERSE=reverse, num_warps=warps, **tile)  # fmt: skip
+
+
+def test_a_tile_is_loaded_as_its_columns_are_scanned() -> None:
+    types = "*bf16:16", "*f32:16", "i32", "i32:16"
+    sizes = {"ROWS": 64, "COLUMNS": 64, "REVERSE": False, "num_warps": 4}
+    compiled = down.compile(*types, **sizes)
+    assert compiled.spec.shared_bytes <= 4 * 64 * 4, "the warps' sums of columns, and nothing else"
+    text = str(compiled.stages["hopper"])
+    assert "vector = 4" in text, "what is stored is 16 bytes wide"
+    assert "vector = 8" not in text
+
+
 def test_rows_of_columns_are_exchanged() -> None:
     tile = blocked((64, 64), 4, 4)
     assert as_it_lies(tile, 0) is None

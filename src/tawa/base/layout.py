@@ -418,6 +418,27 @@ def crossed(shape: tuple[int, int], warps: int, block: int, dim: int) -> Layout 
     return Layout(shape, tuple(reg), tuple(lane), tuple(warp))
 
 
+def in_runs(shape: tuple[int, ...], warps: int, vector: int, dim: int, axis: int) -> Layout | None:
+    """A layout to access a tile along `dim` and to scan it along another dimension, `axis`.
+
+    `vector` elements of a thread lie side by side, and lanes follow along `dim`. Along `axis` a
+    thread has elements that follow each other, then come lanes, then warps. None for a tile that is
+    too small for all threads.
+    """
+    across = math.gcd(LANES, shape[dim] // vector)
+    lanes = math.gcd(LANES // across, shape[axis])
+    down = math.gcd(warps, shape[axis] // lanes)
+    if across * lanes != LANES or down != warps:
+        return None
+    chunk, whole = shape[axis] // (lanes * down), vector * across
+    reg = [Mode(vector, dim, 1), Mode(chunk, axis, 1), Mode(shape[dim] // whole, dim, whole)]
+    reg += [Mode(n, d, 1) for d, n in enumerate(shape) if d not in (dim, axis)]
+    lane = [Mode(across, dim, vector), Mode(lanes, axis, chunk)]
+    warp = [Mode(down, axis, chunk * lanes)]
+    kept = (tuple(m for m in modes if m.extent > 1) for modes in (reg, lane, warp))
+    return Layout(shape, *kept)
+
+
 def register_map(source: Layout, result: Layout, dims: tuple[int | None, ...]) -> list[int] | None:
     """For each register of `result`, the register of `source` with the same element, or None.
 

@@ -18,7 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tawa.aref.analysis.shared_rows import pays_to_share
 from tawa.aref.analysis.spread_rows import halvings
-from tawa.aref.analysis.stored_runs import is_side_by_side, stored_run
+from tawa.aref.analysis.stored_runs import is_side_by_side, scanned_across, stored_run
 from tawa.aref.dialect.ops import (
     CopyInto,
     DotIssue,
@@ -31,7 +31,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
     ZeroUnless,
 )
-from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed
+from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed, in_runs
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
@@ -538,8 +538,18 @@ class Layouts:
         share = max(1, math.prod(shape) // (32 * self.warps))
         while vector > share:
             vector //= 2
+        if (runs := self._in_runs(value, vector, dim)) is not None:
+            return runs
         apart = any(is_side_by_side(self.axes, v, dim) for v in together)
         return blocked(shape, self.warps, vector, order, apart=apart)
+
+    def _in_runs(self, value: SSAValue, vector: int, dim: int) -> Layout | None:
+        """The layout in which a tile is loaded that is scanned along another dimension."""
+        if (scanned := scanned_across(value, dim)) is None:
+            return None
+        axis, widest = scanned
+        vector = min(vector, max(1, SM_90A.copy_unit // widest))
+        return in_runs(shape_of(value.type), self.warps, vector, dim, axis)
 
     def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:
         """The layout in which to load what users want in another: theirs, if it is no row.

@@ -44,6 +44,17 @@ def is_side_by_side(axes: AxisAnalysis, value: SSAValue, dim: int) -> bool:
     return not meet and any(_begins_anywhere(axes, op, dim) for op in stores)
 
 
+def scanned_across(value: SSAValue, dim: int) -> tuple[int, int] | None:
+    """Along which other dimension than `dim` a tile is scanned, and the bytes of its widest use."""
+    ops = list(_reached(value))
+    scans = [op for op in ops if isinstance(op, Scan | ScanWith)]
+    axes = {op.axis.value.data for op in scans}
+    if len(axes) != 1 or dim in axes:
+        return None
+    stored = (op.value for op in ops if isinstance(op, Store))
+    return axes.pop(), max(byte_size(element_of(v.type)) for v in (value, *stored))
+
+
 def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:
     if not shape_of(op.ptr.type):
         return False
