@@ -64,8 +64,8 @@ class NoExample(TawaError):
 
     explanation = (
         "Give the type of each argument with `--arg` and the value of each constexpr parameter "
-        "with `--const`, or write a function `example_NAME()` in the kernel's file that launches "
-        "the kernel `NAME` on arrays it makes. `tawa run` needs that function."
+        "with `--const`. Or write a function `example_NAME()` in the kernel's file: it makes "
+        "arrays and launches the kernel `NAME` on them. `tawa run` needs that function."
     )
     example = """
 from pathlib import Path

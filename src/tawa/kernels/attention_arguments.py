@@ -42,10 +42,10 @@ class AttentionTypeNotSupported(tawa.TawaError):
     """`attention` was given an element type or a head dimension that its kernel has not."""
 
     explanation = (
-        "Queries, keys and values are all fp16, all bf16, or all of one fp8 type; head dimensions "
-        "go up to 256, and rows are a multiple of 16 bytes (8 elements of 16 bits, 16 of 8 bits), "
-        "which the copy engine needs. Pad D with zeros, and pass `scale` for the original D. "
-        "Outputs are of 16 or 32 bits, with rows of a multiple of 16 bytes."
+        "Queries, keys and values are all fp16, all bf16, or all of one fp8 type. Head dimensions "
+        "go up to 256. Rows are a multiple of 16 bytes (8 elements of 16 bits, 16 of 8 bits), as "
+        "the copy engine asks. Pad D with zeros, and pass `scale` for the original D. Outputs are "
+        "of 16 or 32 bits, with rows of a multiple of 16 bytes."
     )
     example = """
 import numpy as np

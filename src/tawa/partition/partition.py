@@ -125,10 +125,10 @@ class ConsumersNotPossible(TawaError):
     """The consumer warp groups asked for cannot share this kernel's tiles."""
 
     explanation = (
-        "Consumers that share a tile take rows (or columns) of it in blocks of 64 (or 8), so the "
-        "first dimension of every matrix product must be a multiple of 64 times the number of "
-        "consumers. "
-        "Ping-pong consumers need a loop over tiles: the kernel's own, or `persistent=True`."
+        "Consumers that share a tile take rows of it in blocks of 64, or columns in blocks of 8. "
+        "So the first dimension of every matrix product must be a multiple of 64 times the number "
+        "of consumers. Ping-pong consumers need a loop over tiles: the kernel's own, or "
+        "`persistent=True`."
     )
     example = """
 import tawa

@@ -20,9 +20,9 @@ ALIGNMENT = SM_90A.copy_unit
 """Bytes that the base address and every stride but the last are a multiple of."""
 
 _RULES = (
-    "The hardware copies blocks of a tensor by itself (TMA) when the tensor has 1 to 5 dimensions, "
-    "the last of them contiguous, and its base address and other strides are multiples of 16 "
-    "bytes. (CUDA driver API, tensor map object management.) "
+    "The hardware copies blocks of a tensor by itself (TMA) under three conditions. The tensor has "
+    "1 to 5 dimensions. The last of them is contiguous. The base address and the other strides are "
+    "multiples of 16 bytes. (CUDA driver API, tensor map object management.) "
 )
 
 

@@ -53,7 +53,7 @@ class BadGrid(TawaError):
 
     explanation = (
         "A grid is one to three sizes, `kernel[(x, y, z)]`, or a function of the arguments that "
-        "gives them: x up to 2^31 - 1, y and z up to 65535, and each a multiple of the kernel's "
+        "gives them. x is at most 2^31 - 1, y and z 65535. Each is a multiple of the kernel's "
         "cluster along that axis."
     )
     example = """

@@ -38,9 +38,9 @@ class PingPongNotPossible(TawaError):
 
     explanation = (
         "Ping-pong gives each consumer every other iteration of the loop over tiles. The kernel "
-        "needs such a loop (its own, or `persistent=True`) that carries no value from tile to "
-        "tile, and the number of loads of a tile must follow from the tile's number and the "
-        "arguments alone."
+        "needs such a loop (its own, or `persistent=True`), which carries no value from tile to "
+        "tile. How many loads a tile has must follow from the tile's number and the arguments "
+        "alone."
     )
     example = """
 import tawa

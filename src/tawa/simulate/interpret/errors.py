@@ -25,7 +25,7 @@ class ReadBeforeFull(ProtocolError):
 
     explanation = (
         "Somebody reads bytes of shared memory, and nothing orders the read after the write that "
-        "fills them: the full barrier is not waited for, is waited for with the wrong parity, or "
+        "fills them. The full barrier is not waited for, is waited for with the wrong parity, or "
         "belongs to another slot. On hardware the read gives what happened to be there. It is "
         "reported whether or not this run's schedule gave the right bytes."
     )
@@ -239,9 +239,9 @@ class Misaligned(ProtocolError):
     """An access is not aligned as its width demands."""
 
     explanation = (
-        "A vector access needs an address that is a multiple of its size, a TMA copy a tile at a "
-        "multiple of 128 bytes; a ring with a swizzle of S bytes starts at a multiple of 8 S. A "
-        "TMA copy begins at a column whose bytes are a multiple of 16."
+        "A vector access needs an address that is a multiple of its size. A TMA copy needs a tile "
+        "at a multiple of 128 bytes, and begins at a column whose bytes are a multiple of 16. A "
+        "ring with a swizzle of S bytes starts at a multiple of 8 S."
     )
     example = _example("ring not aligned to its swizzle")
 

@@ -42,10 +42,11 @@ class RaceBetweenPrograms(TawaError):
 
     explanation = (
         "Programs of one grid run at the same time, in any order. If two touch the same element "
-        "and one of them writes it, the result depends on which comes first. Give each program "
-        "elements of its own (mask the tail, check offsets), combine by an atomic operation, or "
-        "order the two: an atomic operation that releases (`acq_rel` is the default) after the "
-        "first access, and one whose result is used, or a volatile load, before the second. "
+        "and one of them writes it, the result depends on which comes first. There are three ways "
+        "out. Give each program elements of its own (mask the tail, check offsets). Or combine by "
+        "an atomic operation. Or order the two: after the first access comes an atomic operation "
+        "that releases (`acq_rel` is the default), and before the second one whose result is used, "
+        "or a volatile load. "
         'Atomics with `sem="relaxed"` order nothing, and `scope="cta"` reaches one program only.'
     )
     example = """

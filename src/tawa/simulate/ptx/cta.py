@@ -39,8 +39,9 @@ class PtxFailed(TawaError):
 
     explanation = (
         "The simulator runs the PTX that the assembler would get. The message has the instruction "
-        "at which it stopped: an access outside of the launch's arrays or of shared memory, an "
-        "instruction that it does not know, or threads that wait for each other for ever."
+        "at which it stopped. That is an access outside of the launch's arrays or of shared "
+        "memory, an instruction that it does not know, or a place at which threads wait for each "
+        "other for ever."
     )
     example = """
 from tawa.base.kernel_spec import KernelSpec

@@ -388,10 +388,10 @@ class NotShared(TawaError):
 
     explanation = (
         "Warp groups that each run a leaf on a box are one team, which runs it on all boxes at "
-        "once. For that the boxes lie one behind the other in one dimension of one tile, numbers "
-        "that the leaf is given are the same for all, and the leaf does to a tile of all boxes "
-        "what it does to each: it does not combine elements of different boxes, or ask how many "
-        "there are."
+        "once. That needs three things. The boxes lie one behind the other in one dimension of one "
+        "tile. Numbers that the leaf is given are the same for all. And the leaf does to a tile of "
+        "all boxes what it does to each: it does not combine elements of different boxes, or ask "
+        "how many there are."
     )
     example = (
         _HEAD
