@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
 
+import tawa
+import tawa.language as tl
 from tawa.base.layout import LANES, Layout, accumulator
 from tawa.codegen.coalesce import SECTOR, SEGMENT, gathered, sectors, segments
 
@@ -97,3 +100,19 @@ def test_segments(shape: tuple[int, int], dim: int, size: int, warps: int):
     # A warp's access fills the sectors that it touches.
     filled = sectors(found, dim, vector, size) * SECTOR == found.registers * LANES * size
     assert filled or shape[dim] * size < SECTOR
+
+
+@tawa.jit
+def widened(x, y, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at))
+
+
+@pytest.mark.parametrize(
+    ("loaded", "stored", "vector"),
+    [("i8", "f16", 8), ("e5m2", "f32", 4), ("f16", "i8", 8), ("f16", "f16", 8), ("f16", "f32", 4)],
+)
+def test_what_is_stored_wider_is_loaded_narrower(loaded: str, stored: str, vector: int) -> None:
+    compiled = widened.compile(f"*{loaded}:16", f"*{stored}:16", N=4096)
+    text = str(compiled.stages["hopper"])
+    assert set(re.findall(r"vector = (\d+)", text)) == {str(vector)}

@@ -18,7 +18,12 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tawa.aref.analysis.shared_rows import pays_to_share
 from tawa.aref.analysis.spread_rows import halvings
-from tawa.aref.analysis.stored_runs import is_side_by_side, scanned_across, stored_run
+from tawa.aref.analysis.stored_runs import (
+    is_side_by_side,
+    most_side_by_side,
+    scanned_across,
+    stored_run,
+)
 from tawa.aref.dialect.ops import (
     CopyInto,
     DotIssue,
@@ -525,6 +530,7 @@ class Layouts:
         together = carried_with(value, self._same)
         if self.axes.of(op.ptr).contiguous[dim] == 1:
             dim, vector = stored_run(self.axes, value) or (dim, vector)
+        vector = min(vector, most_side_by_side(value))
         squares = len(shape) == 2 and vector >= SQUARE
         if squares and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
@@ -545,10 +551,8 @@ class Layouts:
 
     def _in_runs(self, value: SSAValue, vector: int, dim: int) -> Layout | None:
         """The layout in which a tile is loaded that is scanned along another dimension."""
-        if (scanned := scanned_across(value, dim)) is None:
+        if (axis := scanned_across(value, dim)) is None:
             return None
-        axis, widest = scanned
-        vector = min(vector, max(1, SM_90A.copy_unit // widest))
         return in_runs(shape_of(value.type), self.warps, vector, dim, axis)
 
     def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:

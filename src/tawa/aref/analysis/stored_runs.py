@@ -44,15 +44,21 @@ def is_side_by_side(axes: AxisAnalysis, value: SSAValue, dim: int) -> bool:
     return not meet and any(_begins_anywhere(axes, op, dim) for op in stores)
 
 
-def scanned_across(value: SSAValue, dim: int) -> tuple[int, int] | None:
-    """Along which other dimension than `dim` a tile is scanned, and the bytes of its widest use."""
-    ops = list(_reached(value))
-    scans = [op for op in ops if isinstance(op, Scan | ScanWith)]
+def scanned_across(value: SSAValue, dim: int) -> int | None:
+    """Along which other dimension than `dim` a tile is scanned."""
+    scans = [op for op in _reached(value) if isinstance(op, Scan | ScanWith)]
     axes = {op.axis.value.data for op in scans}
-    if len(axes) != 1 or dim in axes:
-        return None
-    stored = (op.value for op in ops if isinstance(op, Store))
-    return axes.pop(), max(byte_size(element_of(v.type)) for v in (value, *stored))
+    return axes.pop() if len(axes) == 1 and dim not in axes else None
+
+
+def most_side_by_side(value: SSAValue) -> int:
+    """Elements of a thread side by side, so that it accesses no more at once than it can.
+
+    What is loaded as bytes and stored as halves would be stored in two parts of each sector.
+    """
+    stored = (op.value for op in _reached(value) if isinstance(op, Store))
+    same = (v for v in stored if shape_of(v.type) == shape_of(value.type))
+    return WIDEST // max(byte_size(element_of(v.type)) for v in (value, *same))
 
 
 def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:
