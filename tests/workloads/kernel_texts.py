@@ -1,0 +1,76 @@
+"""Texts of kernels at each level, as digests: a change of the compiler that meets a kernel is seen.
+
+Each room of the compiler has some kernels of the suite and of the examples, and compares the level
+that it ends at with a line of its `goldens/texts.txt` (`--update` writes it). A digest does not say
+what has changed: `python scripts/hash_kernels.py` does so for all kernels, and from one checkout to
+another; the ops of the suite's kernels are counted in `op_census`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from catalogue import WORKLOADS
+from op_census import Lines
+from simulation import Arrays, Recorded, recorded
+from suite import cases
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.driver.compilation import Compilation
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.hopper.emit import emit
+
+LEVELS = ("tile", "aref", "hopper")
+LONG = ("attention_backward_of_keys", "sorted_rows", "sort")
+"""What takes long to compile."""
+
+
+@cache
+def kernels() -> dict[str, Callable[[], Recorded]]:
+    """A launch of each kernel of the suite and of the examples, by name."""
+
+    def of_suite(name: str) -> Recorded:
+        launch = cases()[name](Arrays())
+        return Recorded(launch.kernel, launch.grid, tuple(launch.args), dict(launch.constants))
+
+    found: dict[str, Callable[[], Recorded]] = {
+        name: lambda name=name: of_suite(name) for name in cases() if not name.startswith(LONG)
+    }
+    found |= {f"example {w.name}": lambda w=w: recorded(w)[0] for w in WORKLOADS}
+    return found
+
+
+def dealt(share: int, of: int) -> list[str]:
+    """The kernels of one share, of so many that each have their turn."""
+    return sorted(kernels())[share::of]
+
+
+def text_of(name: str, level: str) -> str:
+    """A kernel at a level, without places in files; `cu` is what the assembler gets."""
+    asked = kernels()[name]()
+    request = asked.request()
+    work = Compilation(request.options)
+    types = [parse_argument(text) for text in request.types.values()]
+    module = lower_to_tile(asked.kernel, types, request.constants)
+    for step in LEVELS[: 1 + min(len(LEVELS) - 1, (*LEVELS, "cu").index(level))]:
+        module = work.level(step, module)
+    return emit(module) if level == "cu" else _printed(module)
+
+
+def _printed(module: ModuleOp) -> str:
+    for op in module.walk():
+        op.attributes.pop("loc", None)
+    return str(module)
+
+
+def held(request: pytest.FixtureRequest, name: str, level: str) -> None:
+    """Compare a kernel's text at a level with the digest that is kept beside the test."""
+    lines = Lines(Path(request.path).parent / "goldens" / "texts.txt")
+    found = hashlib.sha256(text_of(name, level).encode()).hexdigest()[:16]
+    if request.config.getoption("--update"):
+        lines.put(name, found)
+    assert lines.line(name) == found, f"{name} has another text at the {level} level: --update"
