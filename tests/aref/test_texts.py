@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from kernel_texts import dealt, held
+from kernel_texts import dealt, held, products
 
 
-@pytest.mark.parametrize("name", dealt(2, 8))
+@pytest.mark.parametrize("name", [*dealt(2, 8), *products()])
 def test_the_text_of_a_kernel(name: str, request: pytest.FixtureRequest) -> None:
     held(request, name, "aref")

@@ -44,8 +44,9 @@ def test_what_just_fits_has_room():
     whole = filled(1 << 20).finish(None)
     assert whole == 3 * 8192 + 1024 + 16384 + 8 * 10
     assert filled(whole).finish(None) == whole
-    with pytest.raises(SharedMemoryExceeded):
+    with pytest.raises(SharedMemoryExceeded) as caught:
         filled(whole - 1).finish(None)
+    assert caught.value.excess == 1
 
 
 def test_barriers_follow_each_other_behind_the_rest():

@@ -82,6 +82,13 @@ def test_a_missing_arrival_is_a_deadlock():
     assert found.violation.kind == "deadlock"
 
 
+def test_who_has_ended_waits_for_nothing():
+    lines = [line("a", arrive(FULL, 0)), line("b", wait(FULL, 0), wait(FULL, 1))]
+    found = explore(lines, ONE, 1000)
+    assert found.violation is not None
+    assert found.violation.text == "nobody can go on; waiting: wait (0, 0) phase 1"
+
+
 def test_the_bound_is_never_called_a_proof():
     found = explore(ring(6), ONE, 5)
     assert not found.complete

@@ -118,3 +118,13 @@ def test_a_quotient_beside_its_operand(by: int, factor: int, expected: tuple[int
     facts.restrict(x, (0, None))
     apart = plus(plus(0, applied("divsi", "i32", [x, by]), factor), x, -max(1, factor // by))
     assert facts.bounds(apart) == expected
+
+
+def test_what_is_known_of_a_sum_is_known_of_sums_with_it() -> None:
+    facts, rest = Facts(), term("parameter", "c")
+    facts.restrict(plus(A, B, -1), (0, 3))
+    facts.restrict(rest, (0, 1))
+    assert facts.bounds(plus(A, B, -1)) == (0, 3)
+    assert facts.bounds(plus(plus(plus(A, B, -1), rest), 7)) == (7, 11)
+    assert facts.bounds(plus(plus(B, A, -1), rest)) == (-3, 1)
+    assert facts.bounds(plus(A, rest)) == (None, None)

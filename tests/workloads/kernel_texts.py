@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from catalogue import WORKLOADS
@@ -23,6 +24,8 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.emit import emit
+from tawa.kernels.gemm import gemm
+from tawa.language import float32
 
 LEVELS = ("tile", "aref", "hopper")
 LONG = ("attention_backward_of_keys", "sorted_rows", "sort")
@@ -44,6 +47,41 @@ def kernels() -> dict[str, Callable[[], Recorded]]:
     return found
 
 
+OPTIONS: dict[str, dict[str, Any]] = {
+    "persistent": {"persistent": True},
+    "dealt in pairs": {"persistent": True, "deal": 2},
+    "dealt evenly": {"persistent": True, "deal": "even"},
+    "two consumers": {"consumers": 2},
+    "alternating": {"consumers": 2, "alternate": True},
+    "teams": {"persistent": True, "consumers": 2, "ping_pong": True},
+    "teams of few slots": {"persistent": True, "consumers": 2, "ping_pong": True, "num_stages": 2},
+    "none in flight": {"mma_depth": 0},
+    "two in flight": {"mma_depth": 2, "num_stages": 4},
+    "clusters": {"cluster": 2},
+    "persistent clusters": {"cluster": 2, "persistent": True},
+    "staged twice": {"staging": 2, "persistent": True},
+    "one role": {"specialize": False},
+    "loaded together": {"load_together": True},
+    "sliced along K": {"slice_k": 2},
+    "no overlap": {"overlap": False},
+    "two CTAs": {"ctas_per_sm": 2},
+}
+"""Options of a product: names of `products`."""
+
+
+def products() -> list[str]:
+    """The library's product with one option or another."""
+    return [f"gemm {name}" for name in OPTIONS]
+
+
+def product(options: dict[str, Any]) -> Recorded:
+    """The library's product of tiles of 128 x 128."""
+    sizes = {"TRANSPOSE_A": False, "TRANSPOSE_B": True, "BLOCK_M": 128, "BLOCK_N": 128,
+             "BLOCK_K": 64, "GROUP_M": 8, "ACCUMULATOR": float32}  # fmt: skip
+    types = "desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", *["i32:16"] * 3
+    return Recorded(gemm, (1,), types, {**sizes, **options})
+
+
 def dealt(share: int, of: int) -> list[str]:
     """The kernels of one share, of so many that each have their turn."""
     return sorted(kernels())[share::of]
@@ -51,7 +89,8 @@ def dealt(share: int, of: int) -> list[str]:
 
 def text_of(name: str, level: str) -> str:
     """A kernel at a level, without places in files; `cu` is what the assembler gets."""
-    asked = kernels()[name]()
+    options = OPTIONS.get(name.removeprefix("gemm "))
+    asked = kernels()[name]() if options is None else product(options)
     request = asked.request()
     work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
