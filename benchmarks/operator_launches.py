@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import same_source
+import same_source_case
 import torch
 from recorded_launches import Launch, recording
 from same_source_libraries import choosing_anew
@@ -32,26 +33,20 @@ TUNED, TIMED = 0.002, 0.01
 
 
 @contextmanager
-def tuning_quickly(part: str = "0/1") -> Iterator[None]:
+def tuning_quickly(part: str) -> Iterator[None]:
     """Tuned kernels try each configuration of a part for a few milliseconds in the block."""
     first, every = map(int, part.split("/"))
-    own, bench = Autotuner.prune_configs, Autotuner.do_bench
-    watch = Stopwatch(flush=False)
-
-    def quick(work: Callable[[], Any], quantiles: Sequence[float]) -> list[float]:
-        work()
-        times = sorted(watch.times_for(work, TUNED))
-        return [times[int(q * len(times))] for q in quantiles]
+    own, seconds = Autotuner.prune_configs, same_source_case.TUNING
 
     def pruned(self: Any, kwargs: dict[str, Any]) -> list[Any]:
         found = own(self, kwargs)
         return found[first::every] or found[:1]
 
-    Autotuner.prune_configs, Autotuner.do_bench = pruned, property(lambda self: quick)
+    Autotuner.prune_configs, same_source_case.TUNING = pruned, TUNED
     try:
         yield
     finally:
-        Autotuner.prune_configs, Autotuner.do_bench = own, bench
+        Autotuner.prune_configs, same_source_case.TUNING = own, seconds
 
 
 def launches_under(compiler: str, op: Callable[[], Any], part: str = "0/1") -> list[Launch]:
