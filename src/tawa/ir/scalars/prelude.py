@@ -88,12 +88,22 @@ template <class T> __device__ __forceinline__ T from_double(f64 x) {
 """
 
 _F16_FROM_INT = """\
+__device__ __forceinline__ f16 f16_from_int(i32 x) {
+  f16 y;
+  asm("cvt.rn.f16.s32 %0, %1;" : "=h"(y.bits) : "r"(x));
+  return y;
+}
+__device__ __forceinline__ f16 f16_from_int(u32 x) {
+  f16 y;
+  asm("cvt.rn.f16.u32 %0, %1;" : "=h"(y.bits) : "r"(x));
+  return y;
+}
 __device__ __forceinline__ f16 f16_from_int(i64 x) {
   f16 y;
   asm("cvt.rn.f16.s64 %0, %1;" : "=h"(y.bits) : "l"(x));
   return y;
 }
-__device__ __forceinline__ f16 f16_from_uint(u64 x) {
+__device__ __forceinline__ f16 f16_from_int(u64 x) {
   f16 y;
   asm("cvt.rn.f16.u64 %0, %1;" : "=h"(y.bits) : "l"(x));
   return y;
@@ -155,7 +165,6 @@ PRELUDE: dict[str, str] = {
     "from_float": _FROM_FLOAT,
     "from_double": _FROM_DOUBLE,
     "f16_from_int": _F16_FROM_INT,
-    "f16_from_uint": _F16_FROM_INT,
     "bit_cast": _BIT_CAST,
     # Signed overflow is undefined in C++ but wraps in the language, hence these three.
     "add": _wrapping("add", "+"),
