@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,15 @@ import tawa.language as tl
 from tawa.cli.app import command_line
 from tawa.cli.report.model import build
 from tawa.cli.reporting import LaunchCommand
-from tawa.driver.prediction.explanation import ADVICE, where
+from tawa.driver.prediction.explanation import (
+    ADVICE,
+    LEAST_SHOWN,
+    SHOWN_LINES,
+    Change,
+    Explanation,
+    LineTime,
+    where,
+)
 from tawa.driver.prediction.options_beside import options_beside, tiles_of
 from tawa.simulate.timing.lines import CAUSES, NOWHERE
 
@@ -138,3 +148,35 @@ def test_the_command_explains_kernels_and_errors():
     assert "at 1.600 GHz" in text
     assert "tl.dot" in text
     assert "environment variable" in shown("explain", "BadKnob")
+
+
+def explanation(*shares: float, bound: str = "memory", changes: tuple[Change, ...] = ()) -> str:
+    """The text of a launch of 200 us whose lines take these shares of it."""
+    causes = (("products", 0.5), ("copies", 0.05), ("arithmetic", 0.049))
+    lines = tuple(LineTime(("k.py", n), f"x{n}", 200 * s, s, causes) for n, s in enumerate(shares))
+    prediction: Any = SimpleNamespace(
+        us=200.0, clock_ghz=1.5, ctas=10, waves=2.5, kernel_seconds=2e-4, bound=bound,
+        shares={"a": 0.1, "b": 0.4, "c": 0.3, "d": 0.2},
+    )  # fmt: skip
+    return str(Explanation("k", "dir/k.py", prediction, "math", lines, changes))
+
+
+def test_lines_that_take_little_are_put_together():
+    found = explanation(0.6, 0.2, LEAST_SHOWN, 0.004, 0.19)
+    assert [t.split()[-1] for t in found.splitlines() if "  line " in t] == ["x0", "x1", "x2", "x4"]
+    assert "all other lines" not in found
+    found = explanation(0.6, 0.2, 0.004, 0.003)
+    assert "1.40 us   1%  all other lines" in found
+    found = explanation(*[0.05] * (SHOWN_LINES + 2))
+    assert sum("  line " in text for text in found.splitlines()) == SHOWN_LINES
+    assert "20.00 us  10%  all other lines" in found
+    assert "products 50%, copies 5%\n" in found
+
+
+def test_what_binds_and_what_would_gain():
+    assert "bound by memory; busy: b 40%, c 30%, d 20%\n" in explanation(1.0)
+    assert "nothing is busy more than 70%" in explanation(1.0, bound="latency")
+    assert "no change of a line or of an option" in explanation(1.0)
+    changes = (Change("fewer", 150.0, 0.25, True), Change("num_warps=8", 180.0, 0.1, False))
+    found = explanation(1.0, changes=changes)
+    assert "  1. fewer: at most 25% less, 150.0 us\n  2. num_warps=8: 10% less, 180.0 us" in found

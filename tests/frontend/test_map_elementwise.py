@@ -43,6 +43,21 @@ def exchanged(a, b):
 
 
 @tawa.jit
+def one_of(a, b):
+    return a + b
+
+
+@tawa.jit
+def three_of(a, b):
+    return a, b, a + b
+
+
+@tawa.jit
+def of_two_types(a, b):
+    return a, b * 1.5
+
+
+@tawa.jit
 def summed(x):
     total = x
     for i in range(3):
@@ -112,3 +127,10 @@ def test_what_can_not_be_done_on_tensors_is_an_error():
         map_one[(1,)](x, y, nothing, 1, N)
     with pytest.raises(NotSupported, match=r"scf\.for"):
         map_one[(1,)](x, y, summed, 1, N)
+
+
+@pytest.mark.parametrize("function", [one_of, three_of, of_two_types])
+def test_as_many_results_as_elements_are_taken_together(function):
+    x, y = numbers(5), np.zeros(N, np.int32)
+    with pytest.raises(TypeMismatch, match="no tensor can be made of"):
+        map_one[(1,)](x, y, function, 2, N)
