@@ -70,3 +70,14 @@ def test_what_data_decides_counts_as_equal() -> None:
     found = work(told_by_data, ["*f32"], {})
     assert not found.differs
     assert len(set(found.evaluate((7,), [None]).tolist())) == 1
+
+
+@tawa.jit
+def straight(x: Any):
+    tl.store(x + tl.program_id(0), 1.0)
+
+
+def test_a_program_without_loops_takes_a_cycle_and_one_that_fills_and_drains() -> None:
+    found = work(straight, ["*f32"], {})
+    assert not found.differs
+    assert list(found.evaluate((3,), [None])) == [2, 2, 2]
