@@ -30,8 +30,9 @@ Write = Callable[..., ModuleType]
 
 @pytest.fixture
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
-    """Writes a module and imports it."""
+    """Writes a module and imports it, without bytecode: it may be written anew at once."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     names: list[str] = []
 
     def make(text: str, name: str = "written") -> ModuleType:
