@@ -13,6 +13,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "glossary.md"
 
 ABOUT = {
     "Tawa's own": ("",),
+    "Of its sources": ("architecture.md", "contributing.md"),
     "Of tasks and mappings": ("tasks.md",),
     "Of Axon": ("axon.md",),
     "Of CuPPL": ("cuppl.md",),
@@ -38,7 +39,6 @@ EVERYDAY = {
               "tables/attention-options tables/same-source tutorials/attention",
     "question": "architecture protocols",
     "decision": "performance-log protocols",
-    "room": "performance performance-log reference/api timeline",
 }  # fmt: skip
 """Pages that use a word in its everyday sense alone, without `.md`. A page that uses it in both
 links it by hand, where it means what the glossary says."""
