@@ -227,3 +227,21 @@ def test_a_launch_finds_the_arguments_that_the_engine_can_not_write() -> None:
     assert again == {"num_warps": 4, "through_pointers": ("d",)}
     with pytest.raises(StoreNotAligned):
         through_pointers(again, found.value)  # no launch goes on for ever
+
+
+@tawa.jit
+def from_one_way_to_the_other(y, yd, wide, n):
+    r, c = tl.arange(0, 4)[:, None], tl.arange(0, 16)[None, :]
+    for i in range(n):
+        yd.store([i * 4 + 2, 0], tl.load(y + (i * 4 + r) * wide + c))
+
+
+@pytest.mark.parametrize("through", [(), ("yd",)])
+def test_strides_that_the_host_makes_are_no_arguments_of_the_launch(
+    through: tuple[str, ...],
+) -> None:
+    compiled = from_one_way_to_the_other.compile(
+        "*f16:16", "desc<f16,4x16>", "i64", "i32", through_pointers=through
+    )
+    assert compiled.spec.apart == (("y", "yd"),)
+    assert compiled.spec.alike == ()

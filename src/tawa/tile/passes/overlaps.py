@@ -25,7 +25,7 @@ from tawa.base.options import BadOption, Options
 from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, through
-from tawa.ir.kernels import argument_names, disjoint_pairs
+from tawa.ir.kernels import argument_names, disjoint_pairs, made_by_host
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS
 from tawa.tile.analysis.alias import ALIKE, APART, OVERLAPS, STORED_BEFORE, may_alias, origins
 from tawa.tile.analysis.order import may_meet
@@ -118,12 +118,14 @@ def _alike(
 ) -> Iterator[tuple[int, int, int, int]]:
     """Strides and the like of two arguments of which a launch in place may pass equal ones.
 
-    Addresses that are counted with equal numbers are known to be equal.
+    Addresses that are counted with equal numbers are known to be equal. Numbers that the host makes
+    of a descriptor are none of the launch's arguments.
     """
+    users, _ = made_by_host(kernel)
     counts: dict[int, set[int]] = {}
     for op in kernel.walk():
         for value in () if op.regions else through(op, GLOBAL):
-            numbers = {number.index for number in _counted_with(value)}
+            numbers = {n.index for n in _counted_with(value) if n.index < users}
             for argument in _arguments(value):
                 counts.setdefault(argument.index, set()).update(numbers)
     for one, other in pairs:
