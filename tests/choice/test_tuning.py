@@ -93,8 +93,8 @@ def test_options_that_a_launch_leaves_open_are_tried() -> None:
     found = tawa.tune(gemm, a, b, c, 2048, 2048, 2048, grid=(256,), num_stages=4, **sizes)
     tried = [trial.options for trial in found.trials]
     assert {} in tried
-    assert {"persistent": True, "num_stages": 6} in tried
-    assert {options.get("num_stages") for options in tried} == {None, 6}
+    assert {"persistent": True} in tried
+    assert all("num_stages" not in options for options in tried)
 
 
 def test_variants_are_compiled_by_processes(

@@ -55,8 +55,7 @@ class Options:
     num_stages: int | None = None
     """D: slots of each ring of asynchronous references in a loop.
 
-    A launch takes more than were asked for if they cost nothing: shared memory that no other CTA of
-    the multiprocessor could use.
+    A launch of at most half as many programs as multiprocessors takes all that there is room for.
     """
     mma_depth: int | None = None
     """P: matrix instructions of earlier iterations left in flight."""

@@ -49,7 +49,6 @@ def unproven(profile: Profile, prediction: Prediction) -> bool:
     group with two where nothing but ends would gain, or beside another option.
     """
     options = dict(prediction.candidate.options)
-    options.pop("num_stages", None)
     waited_for = any(loop.feeds for loop in profile.loops)
     if "consumers" in options:
         waits = any(loop.makes or loop.body.turned for loop in profile.loops) or waited_for
