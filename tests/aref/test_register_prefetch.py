@@ -208,3 +208,24 @@ def sums_of_blocks(x, out, N, BLOCK: tl.constexpr):
 def test_what_is_only_combined_is_not_loaded_ahead():
     compiled = sums_of_blocks.compile("*f32:16", "*f32:16", "i32:16", BLOCK=512, num_warps=4)
     assert not list(compiled.decided(LoadedIntoRegistersAhead))
+
+
+@tawa.jit
+def chased(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr):
+    """Where the next tile of `a` lies follows from this turn's product."""
+    m, k = tl.arange(0, BM), tl.arange(0, BK)
+    at = a + m[:, None] * K + k[None, :]
+    bt = b + m[None, :] * K + k[:, None]
+    acc = tl.zeros((BM, BM), tl.float32)
+    for left in range(K, 0, -BK):
+        x = tl.load(at, mask=k[None, :] < left, other=1.0)
+        acc = tl.dot(x, tl.load(bt, mask=k[:, None] < left, other=1.0), acc)
+        at += BK * (1 + (tl.max(acc) > 1e30).to(tl.int32))
+        bt += BK
+    tl.store(c + m[:, None] * BM + m[None, :], acc)
+
+
+def test_what_follows_from_a_product_is_not_loaded_ahead_of_it():
+    compiled = chased.compile(*POINTERS, **CONSTANTS)
+    assert [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)] == []
+    compiled.module("aref").verify()

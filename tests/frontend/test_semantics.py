@@ -91,6 +91,17 @@ def test_casts_between_numbers(evaluate):
     same(evaluate("x.to(tl.float32, bitcast=True).to(tl.int32, bitcast=True)"), I32)
 
 
+def test_extremes_of_bools(evaluate):
+    same(
+        evaluate("tl.maximum(x > 0, x < -3).to(tl.int32)"),
+        ((I32 > 0) | (I32 < -3)).astype(np.int32),
+    )
+    same(
+        evaluate("tl.minimum(x > -3, x < 3).to(tl.int32)"),
+        ((I32 > -3) & (I32 < 3)).astype(np.int32),
+    )
+
+
 def test_bools(evaluate):
     mask = I32 > 0
     same(evaluate("~(x > 0)"), (~mask).astype(np.int32))

@@ -66,3 +66,24 @@ def test_a_scale_beside_products_is_loaded_once_and_ahead() -> None:
     block_scaled[(1,)](x, w, s, y, 128, 64, 64, 64)
     a, b = x.astype(np.float64), w.astype(np.float64)
     assert np.array_equal(y, 2 * a[:, :64] @ b[:, :64].T + 3 * a[:, 64:] @ b[:, 64:].T)
+
+
+@tawa.jit
+def hinted(x, scales, y, HOW: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if HOW == "cache":
+        scale = tl.load(scales + i // BLOCK, cache_modifier=".cg")
+    elif HOW == "eviction":
+        scale = tl.load(scales + i // BLOCK, eviction_policy="evict_last")
+    else:
+        scale = tl.load(scales + i // BLOCK, volatile=True)
+    tl.store(y + i, tl.load(x + i) * scale)
+
+
+@pytest.mark.parametrize("how", ["cache", "eviction", "volatile"])
+def test_how_a_number_is_loaded_is_kept(how: str) -> None:
+    """A volatile load of a tile stays one of a tile."""
+    module = hinted.compile(*["*f32:16"] * 3, how, 128).module("aref")
+    (load,) = [op for op in module.walk() if op.name == "tile.load" and op.properties.get(how)]
+    assert str(load.results[0].type) == ("tensor<128xf32>" if how == "volatile" else "f32")
+    assert [name for name in ("cache", "eviction", "volatile") if name in load.properties] == [how]
