@@ -50,8 +50,10 @@ def test_an_unordered_access_of_the_same_element_is_still_found(tmp_path):
     meeting = "hopper.cta_sync" if "hopper.cta_sync" in names else NamedBarrierSync.name
     for op in [op for op in module.walk() if op.name == meeting]:
         op.detach()
-    with pytest.raises(ProtocolError):
+    with pytest.raises(ProtocolError) as caught:
         run(module, (1,), arguments)
+    assert len([note for note in caught.value.notes if note.text.startswith("by ")]) == 1
+    assert caught.value.span is not None
 
 
 @pytest.mark.parametrize(("dtype", "bytes_"), [(np.float16, 2), (np.float32, 4)])

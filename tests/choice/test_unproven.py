@@ -1,0 +1,38 @@
+"""Which candidates no measurement speaks for: they are shown, and not taken."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tawa.driver.choice.choose import unproven
+
+
+def loop(*, makes: bool = False, turned: int = 0, feeds: bool = False) -> Any:
+    """What is asked of a loop."""
+    return SimpleNamespace(makes=makes, feeds=feeds, body=SimpleNamespace(turned=turned))
+
+
+PLAIN, MAKES, TURNED, FEEDS = loop(), loop(makes=True), loop(turned=64), loop(feeds=True)
+
+
+@pytest.mark.parametrize(
+    ("loops", "options", "found"),
+    [
+        ([PLAIN], {}, False), ([PLAIN], {"persistent": True}, False),
+        ([PLAIN], {"consumers": 2}, True), ([], {"consumers": 2}, True),
+        ([MAKES], {"consumers": 2}, False), ([TURNED], {"consumers": 2}, False),
+        ([FEEDS], {"consumers": 2}, False), ([PLAIN, MAKES], {"consumers": 2}, False),
+        ([MAKES], {"consumers": 2, "num_stages": 3}, False),
+        ([MAKES], {"consumers": 2, "persistent": True}, True),
+        ([FEEDS], {"consumers": 2, "ctas_per_sm": 2}, True),
+        ([PLAIN], {"ctas_per_sm": 2}, True), ([MAKES], {"ctas_per_sm": 2}, True),
+        ([FEEDS], {"ctas_per_sm": 2}, False), ([FEEDS], {"ctas_per_sm": 2, "num_stages": 2}, False),
+    ],
+)  # fmt: skip
+def test_what_measurements_speak_for(loops: list[Any], options: dict[str, Any], found: bool):
+    profile: Any = SimpleNamespace(loops=loops)
+    prediction: Any = SimpleNamespace(candidate=SimpleNamespace(options=tuple(options.items())))
+    assert unproven(profile, prediction) is found
