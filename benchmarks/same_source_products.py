@@ -148,24 +148,53 @@ def window_attention(rows: int, window: int, heads: int) -> Case:
                 configs, tolerance=2e-2, flops=4 * rows * window * heads * d)  # fmt: skip
 
 
-def moe_gather(tokens: int, n: int, k: int, experts: int) -> Case:
-    """Tokens sorted by expert, two experts a token, padded to blocks of 64."""
-    block, top_k, valid = 64, 2, 2 * tokens
-    x, w = random(tokens, k, dtype=BF16), random(experts, n, k, dtype=BF16)
-    out = empty(valid, n).to(BF16)
+def _sorted(
+    valid: int, experts: int, block: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """An expert for each of some rows; the rows by expert, padded to blocks; each block's."""
     pick = (torch.arange(valid) * 7919 // 3) % experts
-    ids: list[int] = []
-    of: list[int] = []
+    ids, of = list[int](), list[int]()
     for expert in range(experts):
         mine = torch.nonzero(pick == expert).flatten().tolist()
         mine += [valid] * (-len(mine) % block)
         ids += mine
         of += [expert] * (len(mine) // block)
-    device = x.device
-    sorted_ids, expert_ids, padded = (
-        torch.tensor(v, dtype=torch.int32, device=device) for v in (ids, of, [len(ids)])
-    )
-    weight = torch.rand(valid, device=device)
+    return pick, *(torch.tensor(v, dtype=torch.int32, device=device()) for v in (ids, of))
+
+
+def moe_int4(tokens: int, n: int, k: int, experts: int) -> Case:
+    """W4A16 weights of experts, two a byte along K, groups of 128; two experts a token."""
+    group, valid, block = 128, 2 * tokens, 16 if tokens < 1024 else 64
+    x = random(tokens, k, dtype=BF16)
+    packed = torch.randint(-128, 128, (experts, n, k // 2), device=device()).to(torch.int8)
+    scales = (torch.rand(experts, n, k // group, device=device()) * 0.02).to(BF16)
+    pick, ids, of = _sorted(valid, experts, block)
+    out = empty(valid, n).to(BF16)
+
+    def exact() -> torch.Tensor:
+        one = int(pick[0])
+        byte = packed[one].int() & 255
+        q = torch.stack([byte & 15, byte >> 4], -1).reshape(n, k).double() - 8
+        return x[:1].double() @ (q * scales[one].double().repeat_interleave(group, 1)).T
+
+    args = [x, packed, scales, out, ids, of, n, k, valid]
+    constants = {"BM": block, "TOP": 2, "GROUP": group}
+    shapes = (64, 64, 4), (64, 128, 4), (32, 64, 4), (128, 128, 8)
+    configs = [{"BN": bn, "BK": bk, "num_warps": w, **constants} for bn, bk, w in shapes]
+    return form("weights.moe_int4", "products",
+                {"tokens": tokens, "n": n, "k": k, "experts": experts},
+                lambda c: (len(of) * -(-n // c["BN"]),), args, out[:1], configs, exact,
+                tolerance=1e-2, flops=2 * valid * n * k)  # fmt: skip
+
+
+def moe_gather(tokens: int, n: int, k: int, experts: int) -> Case:
+    """Tokens sorted by expert, two experts a token, padded to blocks of 64."""
+    block, top_k, valid = 64, 2, 2 * tokens
+    x, w = random(tokens, k, dtype=BF16), random(experts, n, k, dtype=BF16)
+    out = empty(valid, n).to(BF16)
+    pick, sorted_ids, expert_ids = _sorted(valid, experts, block)
+    padded = torch.tensor([len(sorted_ids)], dtype=torch.int32, device=x.device)
+    of, weight = expert_ids, torch.rand(valid, device=x.device)
     chosen = w[int(pick[0])].double()
     args = [x, w, out, weight, sorted_ids, expert_ids, padded, n, k, valid, k, 1, n * k, 1, k, n, 1]
     import tawa.language as tl
@@ -331,6 +360,7 @@ CASES: list[Callable[[], Case]] = [
     *all_sizes(decode_split, (131072, 128, 128), (65536, 128, 64), (524288, 256, 128)),
     *all_sizes(varlen_attention, (16, 1024, 16), (4, 4096, 16), (64, 512, 16)),
     *all_sizes(window_attention, (4096, 128, 64), (8192, 1024, 64), (2048, 256, 256)),
+    *all_sizes(moe_int4, (16, 4096, 4096, 8), (128, 4096, 4096, 8), (1024, 4096, 4096, 8)),
     *all_sizes(moe_gather, (1024, 4096, 2048, 8), (4096, 2048, 4096, 16), (512, 7168, 2048, 64)),
     *(size for make in (int8_matmul, fp8_block_scaled, block_scaled_fp8, lora, matmul)
       for size in all_sizes(make, *LINEAR)),

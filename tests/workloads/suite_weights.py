@@ -215,3 +215,53 @@ def two_bit_weights(a: Arrays) -> Launch:
         {3: values(x) @ (q - 1).T * 0.5},
         {"BM": 64, "BN": 64, "BK": 64},
     )
+
+
+@tawa.jit
+def moe_int4(
+    x, packed, scales, y, ids, experts, N, K, valid, TOP: tl.constexpr, GROUP: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Tokens sorted by expert times weights of 4 bits, two a byte along K; pointers go on."""
+    num_n = tl.cdiv(N, BN)
+    block, column = tl.program_id(0) // num_n, tl.program_id(0) % num_n
+    expert = tl.load(experts + block).to(tl.int64)
+    token = tl.load(ids + block * BM + tl.arange(0, BM)).to(tl.int64)
+    real = token < valid
+    n, k = (column * BN + tl.arange(0, BN).to(tl.int64)) % N, tl.arange(0, BK)
+    x_ptrs = x + token[:, None] // TOP * K + k[None, :]
+    w_ptrs = packed + expert * N * (K // 2) + n[None, :] * (K // 2) + k[:, None] // 2
+    half = k[:, None] % 2 * 4
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(0, K // BK):
+        a = tl.load(x_ptrs, mask=real[:, None], other=0.0)
+        w = (tl.load(w_ptrs) >> half) & 15
+        group = (k[:, None] + i * BK) // GROUP
+        scale = tl.load(scales + (expert * N + n[None, :]) * (K // GROUP) + group)
+        b = ((w.to(tl.float32) - 8) * scale.to(tl.float32)).to(a.dtype)
+        acc = tl.dot(a, b, acc)
+        x_ptrs += BK
+        w_ptrs += BK // 2
+    at = y + token[:, None] * N + (column * BN + tl.arange(0, BN))[None, :]
+    inside = real[:, None] & (column * BN + tl.arange(0, BN) < N)[None, :]
+    tl.store(at, acc.to(y.dtype.element_ty), mask=inside)
+
+
+@case
+def experts_of_four_bits(a: Arrays) -> Launch:
+    rng = np.random.default_rng(0)
+    q, x = rng.integers(0, 16, (3, 80, 128)), a.random("bf16", 20, 128)
+    scales, pick = a.random("bf16", 3, 80, 4), rng.integers(0, 3, 40)
+    packed = (q[..., ::2] | q[..., 1::2] << 4).astype(np.uint8).view(np.int8)
+    ids, experts = list[int](), list[int]()
+    for e in range(3):
+        mine = np.flatnonzero(pick == e).tolist()
+        ids += mine + [40] * (-len(mine) % 16)
+        experts += [e] * -(-len(mine) // 16)
+    w = (q - 8.0) * np.repeat(values(scales), 32, 2)
+    expected = np.stack([w[pick[t]] @ values(x)[t // 2] for t in range(40)])
+    args = [x, stored(packed, "i8"), scales, a.output("bf16", 40, 80),
+            stored(np.array(ids), "i32"), stored(np.array(experts), "i32"), 80, 128, 40]  # fmt: skip
+    constants = {"TOP": 2, "GROUP": 32, "BM": 16, "BN": 64, "BK": 64}
+    grid = (len(experts) * 2,)
+    return Launch(moe_int4, grid, args, {3: expected}, constants, 2e-2)
