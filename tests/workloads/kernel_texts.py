@@ -65,8 +65,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "sliced along K": {"slice_k": 2},
     "no overlap": {"overlap": False},
     "two CTAs": {"ctas_per_sm": 2},
+    "turned": {"TRANSPOSE_A": True, "TRANSPOSE_B": False},
+    "of f32, A turned": {"element": "f32", "TRANSPOSE_A": True},
+    "of f32, B turned": {"element": "f32", "TRANSPOSE_B": False},
+    "of bytes, A turned": {"element": "", "TRANSPOSE_A": True},
+    "of bytes, both turned": {"element": "", "TRANSPOSE_A": True, "TRANSPOSE_B": False},
 }
-"""Options of a product: names of `products`."""
+"""Options of a product, its constants and its element: names of `products`."""
 
 
 def products() -> list[str]:
@@ -76,10 +81,15 @@ def products() -> list[str]:
 
 def product(options: dict[str, Any]) -> Recorded:
     """The library's product of tiles of 128 x 128."""
-    sizes = {"TRANSPOSE_A": False, "TRANSPOSE_B": True, "BLOCK_M": 128, "BLOCK_N": 128,
-             "BLOCK_K": 64, "GROUP_M": 8, "ACCUMULATOR": float32}  # fmt: skip
-    types = "desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", *["i32:16"] * 3
-    return Recorded(gemm, (1,), types, {**sizes, **options})
+    sizes: dict[str, Any] = {
+        "TRANSPOSE_A": False, "TRANSPOSE_B": True, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64,
+        "GROUP_M": 8, "ACCUMULATOR": float32, **options,
+    }  # fmt: skip
+    element = sizes.pop("element", "f16")
+    a = "64x128" if sizes["TRANSPOSE_A"] else "128x64"
+    b = "128x64" if sizes["TRANSPOSE_B"] else "64x128"
+    types = *(f"desc<{element},{block}>" for block in (a, b)), "desc<f16,128x128>"
+    return Recorded(gemm, (1,), (*types, *["i32:16"] * 3), sizes)
 
 
 def dealt(share: int, of: int) -> list[str]:
