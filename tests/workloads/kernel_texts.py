@@ -68,8 +68,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "turned": {"TRANSPOSE_A": True, "TRANSPOSE_B": False},
     "of f32, A turned": {"element": "f32", "TRANSPOSE_A": True},
     "of f32, B turned": {"element": "f32", "TRANSPOSE_B": False},
-    "of bytes, A turned": {"element": "", "TRANSPOSE_A": True},
-    "of bytes, both turned": {"element": "", "TRANSPOSE_A": True, "TRANSPOSE_B": False},
+    "of bytes, A turned": {"element": "e4m3", "TRANSPOSE_A": True},
+    "of bytes, both turned": {"element": "e4m3", "TRANSPOSE_A": True, "TRANSPOSE_B": False},
 }
 """Options of a product, its constants and its element: names of `products`."""
 
