@@ -1,4 +1,4 @@
-"""Rows that are loaded several times in a row are loaded once, whatever they are for."""
+"""Rows and columns that are loaded several times in a row are loaded once."""
 
 from __future__ import annotations
 
@@ -193,6 +193,77 @@ def test_pointers_that_a_loop_moves(arrays: Arrays, how: str, fires: bool, rows:
     constants = {"HOW": how, "BM": rows, "BN": 32, "BK": 32}
     compiled = check(moved, (1,), args, {2: expected}, 2e-3, LEVELS, **constants)
     assert set(repeats(compiled)) == ({2} if fires else set())
+
+
+@tawa.jit
+def spread_columns(x, out, N, HOW: tl.constexpr, R: tl.constexpr, BN: tl.constexpr):
+    """Column n of `out` is column n // R of `x`; or runs along both dimensions."""
+    m = tl.arange(0, 16)
+    for start in range(0, N, BN):
+        n = start + tl.arange(0, BN)
+        inside = m[:, None] < 14
+        if HOW == "quotient":
+            at = m[:, None] * (N // R) + (n // R)[None, :]
+        elif HOW == "both":
+            at = (m // 2)[:, None] * (N // R) + (n // R)[None, :]
+        elif HOW == "masked":
+            at, inside = m[:, None] * (N // R) + (n // R)[None, :], inside & (n < N - R)[None, :]
+        elif HOW == "late":
+            at = m[:, None] * (N // R) + ((n + 1) // R)[None, :]
+        else:
+            at = m[:, None] * (N // R) + start // R + (n * 0)[None, :]
+        tl.store(out + m[:, None] * N + n[None, :], tl.load(x + at, mask=inside, other=-1.0))
+
+
+@pytest.mark.parametrize(
+    ("how", "shape", "found"),
+    [("quotient", (16, 8), [4]), ("masked", (16, 8), [4]), ("both", (8, 8), [2, 4]),
+     ("late", (16, 32), []), ("all", (16,), [])],
+)  # fmt: skip
+@pytest.mark.parametrize("warps", [1, 4])
+def test_runs_of_columns(
+    arrays: Arrays, how: str, shape: tuple[int, ...], found: list[int], warps: int
+) -> None:
+    x, out = arrays.random("f32", 17, 16), arrays.output("f32", 16, 64)
+    m, n = np.arange(16), np.arange(64)
+    rows = m // 2 if how == "both" else m
+    columns = {"late": (n + 1) // 4, "all": n // 32 * 8}.get(how, n // 4)
+    expected = values(x).reshape(-1)[rows[:, None] * 16 + columns]
+    expected[14:] = -1
+    if how == "masked":
+        expected[:, n >= 60] = -1
+    if how == "both":
+        expected[:, :] = np.where(m[:, None] < 14, values(x)[rows[:, None], columns], -1)
+    constants: dict[str, Any] = {"HOW": how, "R": 4, "BN": 32, "num_warps": warps}
+    compiled = check(spread_columns, (1,), [x, out, 64], {1: expected}, 1e-6, LEVELS, **constants)
+    assert sorted(repeats(compiled)) == found
+    assert loaded(compiled) == [shape]
+
+
+@tawa.jit
+def packed_along_rows(x, words, out, N, K, BN: tl.constexpr, BK: tl.constexpr):
+    """Four numbers of a byte each a word, along the columns of the product."""
+    m, n, k = tl.arange(0, 16), tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
+    acc = tl.zeros((16, BN), tl.float32)
+    w_ptrs = words + k[:, None] * (N // 4) + (n // 4)[None, :]
+    for start in range(0, K, BK):
+        a = tl.load(x + m[:, None] * K + start + k[None, :])
+        b = ((tl.load(w_ptrs) >> (n % 4 * 8)[None, :]) & 255).to(tl.float32) - 128.0
+        acc = tl.dot(a, b.to(a.dtype), acc)
+        w_ptrs += BK * (N // 4)
+    tl.store(out + m[:, None] * N + n[None, :], acc)
+
+
+def test_words_that_are_packed_along_rows(arrays: Arrays) -> None:
+    q = np.random.default_rng(0).integers(0, 256, (64, 128))
+    words = sum(q[:, i::4].astype(np.int64) << (8 * i) for i in range(4)).astype(np.uint32)
+    x, packed = arrays.random("f16", 16, 64), arrays.random("i32", 64, 32)
+    packed[...] = words.view(np.int32)
+    args = [x, packed, arrays.output("f32", 16, 128), 128, 64]
+    expected = values(x) @ (q - 128.0)
+    sizes = {"BN": 64, "BK": 32}
+    compiled = check(packed_along_rows, (2,), args, {2: expected}, 2e-3, LEVELS, **sizes)
+    assert set(repeats(compiled)) == {4}
 
 
 @tawa.jit

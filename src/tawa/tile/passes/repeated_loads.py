@@ -1,9 +1,10 @@
-"""Rows that are loaded several times in a row are loaded once.
+"""Rows and columns that are loaded several times in a row are loaded once.
 
 Packed weights are loaded by the place of their word (`k // 8`), so that runs of eight rows of a
-tile have the same addresses. The tile would be eight times as large as what it is loaded from, in
-the slots that it goes through too. What is known of runs of equal elements (`axis_info`) shows it:
-the addresses are then computed for the first of each run, and what is loaded is repeated.
+tile have the same addresses, or of eight columns. The tile would be eight times as large as what it
+is loaded from, in the slots that it goes through too. What is known of runs of equal elements
+(`axis_info`) shows it: the addresses are then computed for the first of each run, and what is
+loaded is repeated.
 """
 
 from __future__ import annotations
@@ -31,31 +32,32 @@ in kernels of the examples and the suite, so that none is left out)."""
 
 @dataclass(frozen=True)
 class RepeatedLoads:
-    """Load the first row of each run of rows that are loaded from the same addresses."""
+    """Load the first of each run of rows, or of columns, that have the same addresses."""
 
     name: ClassVar[str] = "repeated-loads"
     contract: ClassVar[Contract] = Contract(invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
-        """Rewrite every load of a matrix whose addresses and masks come in runs of equal rows."""
-        axes = AxisAnalysis()
-        loads = [op for op in module.walk() if isinstance(op, Load)]
-        plain = [op for op in loads if op.volatile is None and op.desc is None]
-        for load in [op for op in plain if len(shape_of(op.result.type)) == 2]:
-            run = _run_of_rows(load, axes)
-            if run > 1 and run == shape_of(load.result.type)[0]:
-                _load_one_row(load)
-            elif run > 1:
-                _load_rows(load, run, axes)
+        """Rewrite every load of a matrix whose addresses and masks come in runs of equal lines."""
+        for dim in range(2):
+            axes = AxisAnalysis()
+            loads = [op for op in module.walk() if isinstance(op, Load)]
+            plain = [op for op in loads if op.volatile is None and op.desc is None]
+            for load in [op for op in plain if len(shape_of(op.result.type)) == 2]:
+                run = _run(load, dim, axes)
+                if run > 1 and run == shape_of(load.result.type)[dim]:
+                    _load_one(load, dim)
+                elif run > 1:
+                    _load_first(load, dim, run, axes)
 
 
-def _run_of_rows(load: Load, axes: AxisAnalysis) -> int:
-    """How many rows in a row are loaded from the same addresses; 1 if they can not be computed."""
-    rows, columns = shape_of(load.result.type)
-    runs = [axes.of(v).constant[0] for v in load.operands]
+def _run(load: Load, dim: int, axes: AxisAnalysis) -> int:
+    """How many rows (0) or columns (1) in a row have the same addresses; 1 if no one knows."""
+    shape = shape_of(load.result.type)
+    runs = [axes.of(v).constant[dim] for v in load.operands]
     run = min(runs)
-    even = all(r % run == 0 for r in runs) and rows % run == 0
-    powers = all(n & (n - 1) == 0 for n in (rows, columns, run))
+    even = all(r % run == 0 for r in runs) and shape[dim] % run == 0
+    powers = all(n & (n - 1) == 0 for n in (*shape, run))
     made = even and powers and all(map(_is_made, load.operands))
     return run if made else 1
 
@@ -83,24 +85,24 @@ def _is_made(tile: SSAValue) -> bool:
     return True
 
 
-def _load_rows(load: Load, run: int, axes: AxisAnalysis) -> None:
-    rows = _Rows(run, axes)
-    operands = [rows.of(v, 0) for v in load.operands]
-    ptr, rest = operands[0], operands[1:]
+def _load_first(load: Load, dim: int, run: int, axes: AxisAnalysis) -> None:
+    """Load the first of each run of rows or columns."""
+    lines = _Lines(run, axes)
+    ptr, *rest = (lines.of(v, dim) for v in load.operands)
     mask = rest.pop(0) if load.mask is not None else None
     single = Load(ptr, mask, rest.pop(0) if rest else None)
-    _replace(load, [*rows.new, single, Repeat(single, 0, run)], single)
+    _replace(load, [*lines.new, single, Repeat(single, dim, run)], single)
 
 
-def _load_one_row(load: Load) -> None:
-    """Load the row that all rows of a tile are, as a vector."""
-    row = _Row(shape_of(load.result.type)[1])
-    ptr, *rest = (row.of(v) for v in load.operands)
+def _load_one(load: Load, dim: int) -> None:
+    """Load the row, or the column, that all of a tile are, as a vector."""
+    line = _Line(shape_of(load.result.type)[1 - dim])
+    ptr, *rest = (line.of(v, dim) for v in load.operands)
     mask = rest.pop(0) if load.mask is not None else None
     single = Load(ptr, mask, rest.pop(0) if rest else None)
-    tile = ExpandDims(single, 0)
+    tile = ExpandDims(single, dim)
     whole = Broadcast(tile, shape_of(load.result.type))
-    _replace(load, [*row.new, single, tile, whole], single)
+    _replace(load, [*line.new, single, tile, whole], single)
 
 
 def _replace(load: Load, new: Sequence[Operation], single: Load) -> None:
@@ -116,7 +118,7 @@ def _replace(load: Load, new: Sequence[Operation], single: Load) -> None:
 
 
 @dataclass
-class _Rows:
+class _Lines:
     """Computes every `run`-th element along a dimension of tiles."""
 
     run: int
@@ -208,24 +210,24 @@ class _Rows:
 
 
 @dataclass
-class _Row:
-    """Computes the first row of tiles as a vector, and first elements as numbers."""
+class _Line:
+    """Computes the first row or column of tiles as a vector, and first elements as numbers."""
 
-    columns: int
+    length: int
     new: list[Operation] = field(default_factory=list[Operation])
-    _rows: dict[tuple[SSAValue, int], SSAValue] = field(
+    _known: dict[tuple[SSAValue, int], SSAValue] = field(
         default_factory=dict[tuple[SSAValue, int], SSAValue]
     )
     _numbers: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
 
-    def of(self, tile: SSAValue, dim: int = 0) -> SSAValue:
+    def of(self, tile: SSAValue, dim: int) -> SSAValue:
         """The first row of a tile, or with a `dim` of 1 its first column.
 
-        Of a tile that is one element wide there, that element as often as there are columns.
+        Of a tile that is one element long there, that element as often as the vector is long.
         """
-        if (tile, dim) not in self._rows:
-            self._rows[tile, dim] = self._made(tile, dim)
-        return self._rows[tile, dim]
+        if (tile, dim) not in self._known:
+            self._known[tile, dim] = self._made(tile, dim)
+        return self._known[tile, dim]
 
     def number(self, value: SSAValue) -> SSAValue:
         """The first element of a tile, or a number as it is."""
@@ -254,14 +256,14 @@ class _Row:
         if isinstance(op, Broadcast):
             return self.of(op.value, dim)
         if isinstance(op, ExpandDims) and op.axis.value.data == dim:
-            if shape[1 - dim] == self.columns:
+            if shape[1 - dim] == self.length:
                 return op.value
         if isinstance(op, Trans):
             return self.of(op.value, 1 - dim)
         if isinstance(op, Map):
             operands = [self.of(v, dim) if shape_of(v.type) else v for v in op.arguments]
             return self._add(Map(op.function.data, operands, element_of(tile.type)))
-        return self._add(Splat(self.number(tile), (self.columns,)))
+        return self._add(Splat(self.number(tile), (self.length,)))
 
 
 def _constant(value: SSAValue) -> int | None:
