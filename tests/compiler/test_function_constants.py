@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import linecache
+import sys
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from tawa.driver.compiled import Compiled
 
@@ -24,6 +27,12 @@ def apply(x, F: tl.constexpr):
 def scaled(x):
     return x * {factor}
 """
+
+
+@pytest.fixture(autouse=True)
+def without_bytecode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is written twice in a second would be found compiled."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 def module(path: Path, factor: int) -> ModuleType:
