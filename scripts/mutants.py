@@ -93,7 +93,7 @@ class Source:
         match node:
             case ast.Compare(left=left, comparators=[right]):
                 return self.between(left, right, COMPARED)
-            case ast.BinOp(left=left, right=right):
+            case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.Pow):
                 return self.between(left, right, COMPUTED)
             case ast.BoolOp(values=[left, right, *_]):
                 return self.between(left, right, {"and": "or", "or": "and"})
