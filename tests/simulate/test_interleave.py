@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from protocols import KINDS, broken, correct
 
-from tawa.simulate.check.explorer import Landing, Line, Segment, Step, lines_of
+from tawa.simulate.check.explorer import Landing, Line, Segment, Step, _table, lines_of
 from tawa.simulate.check.interleave import explore
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
@@ -87,6 +87,13 @@ def test_who_has_ended_waits_for_nothing():
     found = explore(lines, ONE, 1000)
     assert found.violation is not None
     assert found.violation.text == "nobody can go on; waiting: wait (0, 0) phase 1"
+
+
+def test_a_counterexample_has_a_column_for_each_actor_that_moves():
+    path = [("a", "x"), ("c", "yy"), ("a", "zzz")]
+    assert _table(["a", "idle", "c"], path).split("\n") == [
+        "a   | c ", "--------", "x   |   ", "    | yy", "zzz |   ",
+    ]  # fmt: skip
 
 
 def test_the_bound_is_never_called_a_proof():
