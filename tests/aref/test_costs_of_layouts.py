@@ -73,3 +73,15 @@ def test_rows_are_shared_from_some_lines_on() -> None:
     few = Layout((4096,), (Mode(32, 0, 1),), (Mode(32, 0, 32),), (Mode(4, 0, 1024),))
     assert pays_to_share(many, few, 4)
     assert not pays_to_share(few, few, 4)
+
+
+@pytest.mark.parametrize(("barrier", "shared"), [(-1, True), (0, False), (1, False)])
+def test_rows_are_not_shared_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, barrier: int, shared: bool
+) -> None:
+    """Where both ways take as many accesses each thread loads its own."""
+    row = Layout((32,), (), (Mode(32, 0, 1),), (Mode(4, -1, 0),))
+    wanted = Layout((1024,), (Mode(32, 0, 1),), (Mode(32, 0, 32),), (Mode(4, -1, 0),))
+    equal = lines(wanted) * 4 - (lines(row) + 1 + 32 / 4) * 4
+    monkeypatch.setattr("tawa.aref.analysis.shared_rows.BARRIER", equal + barrier)
+    assert pays_to_share(wanted, row, 4) is shared

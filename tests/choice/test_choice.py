@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import tawa
 import tawa.language as tl
 from tawa.base.errors import TawaError
 from tawa.codegen.lower import RegistersExceeded
+from tawa.driver.attempts import Attempts, TooFewRegisters
 from tawa.driver.choice.candidates import Candidate, by_itself, candidates
 from tawa.driver.choice.choose import Ranking, ranking
 from tawa.driver.choice.model import launch_cycles
@@ -282,6 +284,15 @@ def test_too_few_registers_for_several_ctas_are_an_error_that_names_the_option()
     assert "ctas_per_sm=2" in str(error.found)
     assert "leave ctas_per_sm below 2" in str(error.hint)
     assert "def scaled" in str(error)
+
+
+def test_an_option_that_was_not_given_is_not_to_blame():
+    options = SimpleNamespace(options=SimpleNamespace(ctas_per_sm=1))
+    module = scaled.compile(*GEMM, "*f32", "i32", **TILE).module("tile")
+    attempts: Any = SimpleNamespace(compilation=options, tile=module)
+    error = Attempts._exceeded(attempts, TooFewRegisters(needed=90, allowed=80))
+    assert str(error.hint) == "use smaller blocks"
+    assert str(error.found) == "80 registers a thread"
 
 
 @tawa.jit
