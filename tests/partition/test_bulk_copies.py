@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 from simulation import Arrays, Stored, check, values
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import TensorType, f16, i1, i32
+from xdsl.dialects.test import TestOp as Made
+from xdsl.ir import Operation, SSAValue
 
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import CopyInto
+from tawa.base.types import PtrType
 from tawa.driver.compiled import Compiled
 from tawa.hopper.dialect.copies import CopyAsync
 from tawa.hopper.dialect.memory import TmaLoad
 from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
+from tawa.ir.elementwise import Map
+from tawa.partition.bulk_copies import _steps
 from tawa.simulate.check.protocol import check as check_schedules
 from tawa.simulate.interpret.aref import run as run_aref
+from tawa.tile.dialect.ops import Arange, Splat
 
 BLOCKS = {"BM": 64, "BN": 64, "BK": 64}
 
@@ -261,3 +267,29 @@ def test_it_can_be_turned_off() -> None:
     assert not in_bulk(found)
     assert count(found, CopyAsync) == 2
     assert count(found, TmaLoad) == 0
+
+
+def made(kind: Any = i32) -> SSAValue:
+    return Made(result_types=[kind]).results[0]
+
+
+POINTERS = TensorType(PtrType(f16), [8])
+
+
+def test_what_an_iteration_adds_to_pointers() -> None:
+    """Scalars, one or several; nothing else is a step."""
+    start, first, second = made(POINTERS), made(), made()
+
+    def moved(pointers: SSAValue, by: SSAValue) -> SSAValue:
+        return Map("addptr", [pointers, by]).results[0]
+
+    once = moved(start, Splat(first, (8,)).result)
+    assert _steps(start, start) == []
+    assert _steps(once, start) == [first]
+    assert _steps(moved(once, Splat(second, (8,)).result), start) == [second, first]
+    assert _steps(moved(start, Arange(0, 8).result), start) is None
+    condition = made(TensorType(i1, [8]))
+    chosen = Map("select", [condition, once, start]).results[0]
+    assert _steps(chosen, start) is None
+    other = Made(operands=[start], result_types=[POINTERS]).results[0]
+    assert _steps(moved(other, Splat(first, (8,)).result), start) is None
