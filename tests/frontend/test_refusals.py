@@ -27,6 +27,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "tl.static_assert(False)": "a static assertion does not hold",
     },
     "BadArgument": {
+        "tl.dot(t.to(tl.float8e5), t.to(tl.float8e5), max_num_imprecise_acc=5)": "beyond what one product sums",
         "tl.arange(0, 0)": "`tl.arange(0, 0)` has length 0",
         "tl.arange(4, 0)": "`tl.arange(4, 0)` has length -4",
         "tl.arange(0, 12)": "`tl.arange(0, 12)` has length 12",
@@ -290,6 +291,8 @@ REFUSED: dict[str, dict[str, str]] = {
 
 
 TAKEN = (
+    "tl.dot(t.to(tl.float8e5), t.to(tl.float8e5), max_num_imprecise_acc=4)",
+    "tl.dot(t, t, max_num_imprecise_acc=5)",
     "tl.flip(t, -2)",
     "tl.flip(t, 1)",
     "tl.flip(x)",
