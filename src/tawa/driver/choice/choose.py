@@ -57,7 +57,7 @@ def unproven(profile: Profile, prediction: Prediction) -> bool:
 
 
 def _deeper(candidate: Candidate) -> bool:
-    """Whether a candidate differs from what was written in nothing but slots that cost nothing."""
+    """Whether a candidate differs from what was written in nothing but more slots."""
     return [name for name, _ in candidate.options] == ["num_stages"]
 
 
