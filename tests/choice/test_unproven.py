@@ -25,7 +25,7 @@ PLAIN, MAKES, TURNED, FEEDS = loop(), loop(makes=True), loop(turned=64), loop(fe
         ([PLAIN], {"consumers": 2}, True), ([], {"consumers": 2}, True),
         ([MAKES], {"consumers": 2}, False), ([TURNED], {"consumers": 2}, False),
         ([FEEDS], {"consumers": 2}, False), ([PLAIN, MAKES], {"consumers": 2}, False),
-        ([MAKES], {"consumers": 2, "num_stages": 3}, False),
+        ([MAKES], {"consumers": 2, "num_stages": 3}, True),
         ([MAKES], {"consumers": 2, "persistent": True}, True),
         ([FEEDS], {"consumers": 2, "ctas_per_sm": 2}, True),
         ([PLAIN], {"ctas_per_sm": 2}, True), ([MAKES], {"ctas_per_sm": 2}, True),
