@@ -309,7 +309,7 @@ broken("put cursor moved by two").simulate()
 
 
 class TurnsDependOnData(TawaError):
-    """A prediction moves no data, and how often a loop iterations depends on it."""
+    """A prediction moves no data, and how often a loop iterates depends on it."""
 
     explanation = (
         "The timing model runs a kernel's control flow without its data: loads give zeros. A "
