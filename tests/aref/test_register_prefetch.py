@@ -15,8 +15,14 @@ CONSTANTS = {"BM": 64, "BK": 32, "specialize": False}
 
 
 @tawa.jit
-def product(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr, WRITES: tl.constexpr):
-    """What is masked off is not zero, so the tiles can't go through a ring."""
+def product(
+    a, b, c, K, BM: tl.constexpr, BK: tl.constexpr, WRITES: tl.constexpr,
+    FOLLOWS: tl.constexpr = False,
+):  # fmt: skip
+    """What is masked off is not zero, so the tiles can't go through a ring.
+
+    Where the next tile of `a` lies may follow from this turn's product.
+    """
     m, k = tl.arange(0, BM), tl.arange(0, BK)
     at = a + m[:, None] * K + k[None, :]
     bt = b + m[None, :] * K + k[:, None]
@@ -26,7 +32,7 @@ def product(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr, WRITES: tl.constexpr
         acc = tl.dot(x, tl.load(bt, mask=k[:, None] < left, other=1.0), acc)
         if WRITES:
             tl.store(at, x * 2, mask=k[None, :] < left)
-        at += BK
+        at += BK * (1 + (tl.max(acc) > 1e30).to(tl.int32)) if FOLLOWS else BK
         bt += BK
     tl.store(c + m[:, None] * BM + m[None, :], acc)
 
@@ -210,22 +216,7 @@ def test_what_is_only_combined_is_not_loaded_ahead():
     assert not list(compiled.decided(LoadedIntoRegistersAhead))
 
 
-@tawa.jit
-def chased(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr):
-    """Where the next tile of `a` lies follows from this turn's product."""
-    m, k = tl.arange(0, BM), tl.arange(0, BK)
-    at = a + m[:, None] * K + k[None, :]
-    bt = b + m[None, :] * K + k[:, None]
-    acc = tl.zeros((BM, BM), tl.float32)
-    for left in range(K, 0, -BK):
-        x = tl.load(at, mask=k[None, :] < left, other=1.0)
-        acc = tl.dot(x, tl.load(bt, mask=k[:, None] < left, other=1.0), acc)
-        at += BK * (1 + (tl.max(acc) > 1e30).to(tl.int32))
-        bt += BK
-    tl.store(c + m[:, None] * BM + m[None, :], acc)
-
-
 def test_what_follows_from_a_product_is_not_loaded_ahead_of_it():
-    compiled = chased.compile(*POINTERS, **CONSTANTS)
+    compiled = product.compile(*POINTERS, WRITES=False, FOLLOWS=True, **CONSTANTS)
     assert [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)] == []
     compiled.module("aref").verify()

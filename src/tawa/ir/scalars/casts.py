@@ -123,7 +123,7 @@ def int_to_float_text(is_unsigned: bool) -> Callable[[Types, Attribute], str]:
         if result in (f32, f64):
             return f"{short_name(result)}({seen})"
         if result == f16:
-            return f"f16_from_int({seen})"  # of 64 bits it takes four times as long
+            return f"f16_from_int({seen})"
         return f"from_float<{short_name(result)}>(f32({seen}))"
 
     return text

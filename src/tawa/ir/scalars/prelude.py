@@ -87,29 +87,6 @@ template <class T> __device__ __forceinline__ T from_double(f64 x) {
 }
 """
 
-_F16_FROM_INT = """\
-__device__ __forceinline__ f16 f16_from_int(i32 x) {
-  f16 y;
-  asm("cvt.rn.f16.s32 %0, %1;" : "=h"(y.bits) : "r"(x));
-  return y;
-}
-__device__ __forceinline__ f16 f16_from_int(u32 x) {
-  f16 y;
-  asm("cvt.rn.f16.u32 %0, %1;" : "=h"(y.bits) : "r"(x));
-  return y;
-}
-__device__ __forceinline__ f16 f16_from_int(i64 x) {
-  f16 y;
-  asm("cvt.rn.f16.s64 %0, %1;" : "=h"(y.bits) : "l"(x));
-  return y;
-}
-__device__ __forceinline__ f16 f16_from_int(u64 x) {
-  f16 y;
-  asm("cvt.rn.f16.u64 %0, %1;" : "=h"(y.bits) : "l"(x));
-  return y;
-}
-"""
-
 _BIT_CAST = """\
 template <class To, class From> __device__ __forceinline__ To bit_cast(From x) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the width");
@@ -118,6 +95,18 @@ template <class To, class From> __device__ __forceinline__ To bit_cast(From x) {
   return both.to;
 }
 """
+
+
+def _f16_from_int() -> str:
+    """A conversion for each width: from 64 bits it takes four times as long."""
+    return "".join(
+        f"__device__ __forceinline__ f16 f16_from_int({t} x) {{\n"
+        f'  f16 y;\n  asm("cvt.rn.f16.{ptx} %0, %1;" : "=h"(y.bits) : "{register}"(x));\n'
+        f"  return y;\n}}\n"
+        for t, ptx, register in (
+            ("i32", "s32", "r"), ("u32", "u32", "r"), ("i64", "s64", "l"), ("u64", "u64", "l")
+        )
+    )  # fmt: skip
 
 
 def _wrapping(name: str, symbol: str) -> str:
@@ -164,7 +153,7 @@ PRELUDE: dict[str, str] = {
     "to_float": _TO_FLOAT,
     "from_float": _FROM_FLOAT,
     "from_double": _FROM_DOUBLE,
-    "f16_from_int": _F16_FROM_INT,
+    "f16_from_int": _f16_from_int(),
     "bit_cast": _BIT_CAST,
     # Signed overflow is undefined in C++ but wraps in the language, hence these three.
     "add": _wrapping("add", "+"),

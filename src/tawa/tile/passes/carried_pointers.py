@@ -48,7 +48,7 @@ class CarriedPointers:
         for loop in [op for op in module.walk() if isinstance(op, scf.ForOp)]:
             body = loop.body.block
             wanted = _repeats if self.repeated else _is_narrow
-            tiles = [arg for arg in body.args[1:] if _is_tile(arg) and wanted(arg, axes)]
+            tiles = [arg for arg in body.args[1:] if _is_pointer_tile(arg) and wanted(arg, axes)]
             found = [_moved(arg, arg.index - 1, loop) for arg in tiles]
             moved = [tile for tile in found if tile is not None]
             if moved:
@@ -65,7 +65,7 @@ class _Moved:
     steps: list[SSAValue]
 
 
-def _is_tile(argument: SSAValue) -> bool:
+def _is_pointer_tile(argument: SSAValue) -> bool:
     return bool(shape_of(argument.type)) and isinstance(element_of(argument.type), PtrType)
 
 

@@ -52,7 +52,7 @@ class RepeatedLoads:
 
 
 def _run(load: Load, dim: int, axes: AxisAnalysis) -> int:
-    """How many rows (0) or columns (1) in a row have the same addresses; 1 if no one knows."""
+    """How many rows (0) or columns (1) in a row have the same addresses; 1 if that is not known."""
     shape = shape_of(load.result.type)
     runs = [axes.of(v).constant[dim] for v in load.operands]
     run = min(runs)
