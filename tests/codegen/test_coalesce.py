@@ -55,11 +55,12 @@ def parts(layout: Layout) -> list[set[tuple[int, ...]]]:
 
 @pytest.mark.parametrize("vector", [1, 2, 4, 8, 16, 32, 64])
 @pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_lanes_give_each_other_neighbours(name: str, dim: int, vector: int):
+def test_lanes_give_each_other_neighbours(name: str, size: int, dim: int, vector: int):
     """A warp keeps its elements; a thread gets as many neighbours, unless it holds too few."""
     layout = LAYOUTS[name]
-    found = gathered(layout, dim, vector)
+    found = gathered(layout, dim, vector, size)
     if found is None:
         across = sum(m.extent.bit_length() - 1 for m in layout.reg)
         assert vector > 1 << across or vector > layout.vector(dim)
@@ -71,8 +72,8 @@ def test_lanes_give_each_other_neighbours(name: str, dim: int, vector: int):
 
 
 def test_no_neighbours_where_extents_are_no_powers_of_two():
-    assert gathered(accumulator((64, 24), 4), 1, 8) is None
-    assert gathered(LAYOUTS["accumulator"], 1, 3) is None
+    assert gathered(accumulator((64, 24), 4), 1, 8, 2) is None
+    assert gathered(LAYOUTS["accumulator"], 1, 3, 4) is None
 
 
 @pytest.mark.parametrize("warps", [1, 2, 4, 8])

@@ -213,7 +213,6 @@ WRONG: dict[str, tuple[Callable[[], Operation], str]] = {
     "two bits of registers": (lambda: swapped(1, 3), "one bit"),
     "a lane too far": (lambda: swapped(32, 1), "one bit"),
     "a register too far": (lambda: swapped(1, 2), "one bit"),
-    "half a word": (lambda: swapped(1, 1, f16), "in pairs"),
     "an anchor too few": (lambda: anchored([0], [0, 1]), "one anchor"),
     "a distance too few": (lambda: anchored([0, 0], [1]), "one anchor"),
     "an anchor behind": (lambda: anchored([0, 2], [0, 1]), "one anchor"),

@@ -18,7 +18,7 @@ import numpy as np
 from tawa.base.layout import LANES, REPLICA, Layout, Mode
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.group_lowering import GroupLowering
-from tawa.codegen.lane_swaps import lane_swaps, modes, steps
+from tawa.codegen.lane_swaps import PAIRED, lane_swaps, modes, steps
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import fastest
 from tawa.tile.dialect.ops import Store
@@ -60,7 +60,7 @@ def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
         if wanted is not None and own >= WORTH * sectors(wanted, dim, vector, size):
             return wanted
     while vector > layout.vector(dim):
-        near = gathered(layout, dim, vector)
+        near = gathered(layout, dim, vector, size)
         if near is not None and lane_swaps(layout, near, size) is not None:
             enough = own >= WORTH_OF_SHUFFLES * sectors(near, dim, vector, size)
             fewer = own >= sectors(near, dim, vector, size) and lines(
@@ -84,11 +84,12 @@ def in_order(layout: Layout, dim: int, vector: int) -> Layout:
     return replace(layout, reg=modes([*first, *(s for s in registers if s not in first)]))
 
 
-def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:
+def gathered(layout: Layout, dim: int, vector: int, size: int) -> Layout | None:
     """The layout whose threads hold `vector` neighbours, by bits that lanes and registers exchange.
 
-    Registers along the dimension are given first, then others. None if the extents are no powers of
-    two, or if a thread holds too little.
+    Registers along the dimension are given first, then others; of words that hold two elements
+    across memory, the neighbour in the word before all. None if the extents are no powers of two,
+    or if a thread holds too little.
     """
     registers, lanes = steps(layout.reg), steps(layout.lane)
     if registers is None or lanes is None or vector & (vector - 1):
@@ -97,8 +98,9 @@ def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:
     for step in first:
         if step in registers:
             continue
+        turned = size == PAIRED and step == first[0]
         along = [s for s in registers if s[0] == dim and s[1] >= vector]
-        spare = along or [s for s in registers if s[0] != dim]
+        spare = registers[:1] if turned else along or [s for s in registers if s[0] != dim]
         if step not in lanes or not spare:
             return None
         given = min(spare)

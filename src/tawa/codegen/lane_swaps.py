@@ -17,7 +17,7 @@ MOST_SWAPS = DEFAULT.lane_exchanges
 """Exchanges of a bit that take no longer than shared memory."""
 
 PAIRED = 2
-"""Bytes of the elements of which lanes exchange pairs, that both layouts hold as neighbours."""
+"""Bytes of the elements of which words hold two, that stay neighbours but where their bit moves."""
 
 SIZES = (PAIRED, 4, 8)
 """Bytes of the elements that fill the words that lanes exchange, in pairs or alone."""
@@ -46,27 +46,31 @@ def lane_swaps(source: Layout, result: Layout, size: int) -> Swaps | None:
         return None
     if len(lanes) != len(wanted_lanes) or len({*registers, *lanes}) < len(registers + lanes):
         return None
-    if size == PAIRED and (not registers or not wanted or registers[0] != wanted[0]):
+    if size == PAIRED and len(registers) < PAIRED:
         return None
-    bits = _exchange(registers, lanes, wanted_lanes)
+    bits = _exchange(registers, lanes, wanted_lanes, by_way_of=1 if size == PAIRED else 0)
     if bits is None or not 0 < len(bits) <= MOST_SWAPS:
         return None
-    if size == PAIRED and any(register == 1 for _, register in bits):
+    if size == PAIRED and registers[0] != wanted[0]:
         return None
     return Swaps(tuple(bits), _permutation(registers, wanted))
 
 
-def _exchange(registers: Steps, lanes: Steps, wanted: Steps) -> list[tuple[int, int]] | None:
-    """Swap bits until the lanes are as wanted; the lists follow."""
+def _exchange(
+    registers: Steps, lanes: Steps, wanted: Steps, by_way_of: int
+) -> list[tuple[int, int]] | None:
+    """Swap bits until the lanes are as wanted; the lists follow.
+
+    Two lanes' bits change places by way of a register's, given by number.
+    """
     bits: list[tuple[int, int]] = []
     for place, step in enumerate(wanted):
         if lanes[place] == step:
             continue
         if step in lanes:
-            # By way of a register: it can't change places with another lane's directly.
-            if not registers:
+            if len(registers) <= by_way_of:
                 return None
-            bits.append(_swap(registers, lanes, 0, lanes.index(step)))
+            bits.append(_swap(registers, lanes, by_way_of, lanes.index(step)))
         bits.append(_swap(registers, lanes, registers.index(step), place))
     return bits
 

@@ -158,7 +158,7 @@ class SwapBits(HopperOp):
 
     Registers whose bit is another than their lane's are exchanged with the lane across `lanes`, a
     mask of one bit; `registers` is that of the registers. Elements of 16 bits are exchanged as
-    words of two registers.
+    words of two registers: whole ones, or, for the lowest bit, halves of two words as one.
     """
 
     name: ClassVar[str] = "hopper.swap_bits"
@@ -187,8 +187,6 @@ class SwapBits(HopperOp):
         single = all(bit > 0 and bit & (bit - 1) == 0 for bit in (lanes, registers))
         if not single or lanes >= LANES or count % (2 * registers):
             raise VerifyException("one bit of 32 lanes and one of the registers")
-        if self._pairs and registers == 1:
-            raise VerifyException("registers of 16 bits change lanes in pairs")
 
     @property
     def _pairs(self) -> bool:
@@ -201,6 +199,9 @@ class SwapBits(HopperOp):
         lanes, bit = self.lanes.value.data, self.registers.value.data
         count, upper = layout_of(self.value).registers, w.fresh("upper")
         w.line(f"const bool {upper} = lane & {lanes};")
+        if self._pairs and bit == 1:
+            self._exchange_halves(w, name, source, upper)
+            return
         if self._pairs:
             self._exchange_pairs(w, name, source, upper)
             return
@@ -225,6 +226,28 @@ class SwapBits(HopperOp):
                 w.line(f"const u32 other = shuffle_xor({upper} ? low : high, {lanes});")
                 for given, at in (("other : low", "j"), ("high : other", f"j + {bit}")):
                     w.line(f"unpack({upper} ? {given}, {name}[{at}], {name}[{at} + 1]);")
+
+    def _exchange_halves(self, w: Writer, name: str, source: str, upper: str) -> None:
+        """The halves that two words give, packed, are one shuffle; bytes are picked by number."""
+        lanes, count = self.lanes.value.data, layout_of(self.value).registers
+        first, second = w.fresh("first"), w.fresh("second")
+        w.line(f"const u32 {first} = {upper} ? 0x3254u : 0x5410u;")
+        w.line(f"const u32 {second} = {upper} ? 0x3276u : 0x7610u;")
+        w.line("#pragma unroll")
+        with w.block(f"for (int j = 0; j < {count}; j += 4)"):
+            low, high = (f"pack({source}[{at}], {source}[{at} + 1])" for at in ("j", "j + 2"))
+            w.line(f"const u32 low = {low};")
+            if count == 2:
+                w.line(f"const u32 other = shuffle_xor(low, {lanes});")
+                picked = f"{upper} ? {second} : {first}"
+                w.line(f"unpack(__byte_perm(low, other, {picked}), {name}[j], {name}[j + 1]);")
+                return
+            w.line(f"const u32 high = {high};")
+            given = f"__byte_perm(low, high, {upper} ? 0x5410u : 0x7632u)"
+            w.line(f"const u32 other = shuffle_xor({given}, {lanes});")
+            for word, picked, at in (("low", first, "j"), ("high", second, "j + 2")):
+                halves = f"{name}[{at}], {name}[{at} + 1]"
+                w.line(f"unpack(__byte_perm({word}, other, {picked}), {halves});")
 
     def run(self, m: Actor) -> None:
         """Registers of this lane or of the other one."""
