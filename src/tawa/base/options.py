@@ -14,14 +14,14 @@ class BadOption(TawaError):
     """A launch option has a value that no kernel can be compiled with."""
 
     explanation = (
-        "The launch options are the fields of `tawa.Options`. Their ranges: `chip` 'h100' or "
-        "'h200'; `num_warps` 1, 2, 4, 8, 16 or 32; `num_stages` from 1; `mma_depth` from 0 and "
-        "less than `num_stages`, since a slot is returned only when the products that read it are "
-        "done; `consumers` 1 to 4; "
-        "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
-        "`persistent` and without clusters; `cluster` 1 or 2; "
-        "`ctas_per_sm` 1 to 4, other than 1 only without clusters; `maxnreg` 16 to 255, without "
-        "roles; `launch_cooperative_grid` not of a persistent kernel."
+        "The launch options are the fields of `tawa.Options`. These are their ranges. `chip` is "
+        "'h100' or 'h200'. `num_warps` is 1, 2, 4, 8, 16 or 32. `num_stages` is at least 1. "
+        "`mma_depth` is from 0 and less than `num_stages`, since a slot is returned only when the "
+        "products that read it are done. `consumers` is 1 to 4, `staging` 1 to 16, `schedule` 0 "
+        "to 63, and `cluster` 1 or 2. `deal` is 1 to 8 or 'even'; other than 1 it needs "
+        "`persistent` and no clusters. `ctas_per_sm` is 1 to 4; other than 1 it needs no "
+        "clusters. `maxnreg` is 16 to 255, for kernels without roles. `launch_cooperative_grid` "
+        "is for kernels that are not persistent."
     )
     example = """
 import tawa

@@ -56,8 +56,8 @@ class NotReproducible(TawaError):
     """A kernel's launch can't be written down in a file."""
 
     explanation = (
-        "`tawa bug` writes the values of constexpr parameters as Python. One that is an object of "
-        "another class has no such text: give a simpler one with `--const NAME=VALUE`."
+        "`tawa bug` writes the values of constexpr parameters as Python. An object of another "
+        "class has no such text: give a simpler value with `--const NAME=VALUE`."
     )
     example = """
 from tawa.cli.bug import as_python

@@ -25,7 +25,8 @@ class ArgumentsMissing(TawaError):
 
     explanation = (
         "Every parameter without a default needs `--arg NAME=TYPE`, or `--const NAME=VALUE` if it "
-        "is constexpr, unless the kernel's file has a function `example_NAME()` that launches it."
+        "is constexpr. None of them is needed if the kernel's file has a function "
+        "`example_NAME()` that launches it."
     )
     example = """
 from pathlib import Path

@@ -57,9 +57,9 @@ class NotMeasured(TawaError):
     """A measured timeline was asked for, but the kernel ran in the simulator or not at all."""
 
     explanation = (
-        "`--measure` runs the kernel's example and records what its warp groups do. That needs "
-        "an example (or `--launch`) with arrays on a GPU, such as PyTorch's or CuPy's; NumPy's run "
-        "in the simulator, whose times are the predicted ones."
+        "`--measure` runs the kernel's example and records what its warp groups do. That needs an "
+        "example (or `--launch`) with arrays on a GPU, such as PyTorch's or CuPy's. NumPy's "
+        "arrays run in the simulator, and its times are the predicted ones."
     )
     example = """
 from pathlib import Path

@@ -42,8 +42,8 @@ class ProductNotSupported(TawaError):
 
     explanation = (
         "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at "
-        "a time. The compiler has other products done by warps (`aref.warp_dot`); an "
-        "`aref.dot_issue` in a stage that is given with `--start` or `--override` has to fit."
+        "a time. Other products are done by warps (`aref.warp_dot`). In a stage that is given "
+        "with `--start` or `--override`, an `aref.dot_issue` has to fit a warp-group instruction."
     )
     example = '''
 from tawa.base.options import Options

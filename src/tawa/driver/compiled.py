@@ -40,11 +40,12 @@ read_module("builtin.module { tile.load }", "tile")
 
 
 class NotLaunchable(TawaError):
-    """A compiled kernel that knows no launch was to be launched by itself."""
+    """A kernel that was compiled without a launch is launched by itself."""
 
     explanation = (
         "What a launch or `kernel.warmup(...)` gives can be launched again with all arguments: "
-        "`compiled[grid](...)`. What `kernel.compile(...)` gives was made for types alone."
+        "`compiled[grid](...)`. What `kernel.compile(...)` gives can't: it was made for types "
+        "alone, and knows of no launch."
     )
     example = """
 import tawa

@@ -71,8 +71,8 @@ class BadTuningFile(TawaError):
     """A file of tuning results can't be read."""
 
     explanation = (
-        "The file that `tawa.tune(..., file=)` reads is JSON that it has written itself. Move a "
-        "file that is something else away, and tune again."
+        "The file that `tawa.tune(..., file=)` reads is JSON that it has written itself. If the "
+        "file is something else, move it away and tune again."
     )
     example = """
 from pathlib import Path

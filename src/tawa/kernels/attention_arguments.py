@@ -25,7 +25,7 @@ class AttentionSizesDoNotMatch(tawa.TawaError):
 
     explanation = (
         "`attention(q, k, v)` takes [batch, heads, queries, D], [batch, kv_heads, keys, D] and "
-        "[batch, kv_heads, keys, DV] arrays, where heads is a multiple of kv_heads; all three may "
+        "[batch, kv_heads, keys, DV] arrays. `heads` is a multiple of `kv_heads`. All three may "
         "lack the first dimension. `out` is [batch, heads, queries, DV], `lse` [batch, heads, "
         "queries], and factors of fp8 arrays are [batch, kv_heads]."
     )
@@ -39,7 +39,7 @@ attention(q, k, k)
 
 
 class AttentionTypeNotSupported(tawa.TawaError):
-    """`attention` was given an element type or a head dimension that its kernel has not."""
+    """`attention` was given an element type or a head dimension that its kernel does not take."""
 
     explanation = (
         "Queries, keys and values are all fp16, all bf16, or all of one fp8 type. Head dimensions "
@@ -60,8 +60,8 @@ class AttentionOptionNotSupported(tawa.TawaError):
     """An option of `attention` has a value that means nothing."""
 
     explanation = (
-        "`window` is two integers or Nones, `softcap` and `scale` are finite numbers, `score_mod` "
-        "is a jitted function of (score, batch, head, q_idx, k_idx, *captured), and `descale` is "
+        "`window` is two integers or Nones. `softcap` and `scale` are finite numbers. `score_mod` "
+        "is a jitted function of (score, batch, head, q_idx, k_idx, *captured). `descale` is "
         "three factors for fp8 arrays."
     )
     example = """

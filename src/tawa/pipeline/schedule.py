@@ -61,9 +61,9 @@ class NoSuchSchedule(TawaError):
     """A loop has fewer schedules than the launch option `schedule` counts."""
 
     explanation = (
-        "`schedule=k` asks for what the solver prefers after k other schedules of a loop whose "
-        "products feed ordinary code. There are as many as fit the registers and shared memory "
-        "and differ in the order of what takes long."
+        "`schedule=k` is for loops whose products feed ordinary code. It asks for the schedule "
+        "that the solver would prefer after k others. Schedules count if they fit the registers "
+        "and shared memory, and differ in the order of what takes long. A loop has only so many."
     )
     example = """
 import tawa

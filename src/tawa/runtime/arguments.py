@@ -21,7 +21,7 @@ class UnsupportedArgument(TawaError):
 
     explanation = (
         "Kernels take arrays, tensor descriptors, integers, floats, bools, None, and tuples of "
-        "these and of `tl.constexpr(...)`; anything else has to be a `constexpr` parameter."
+        "these and of `tl.constexpr(...)`. Anything else has to be a `constexpr` parameter."
     )
     example = """
 from tawa.runtime.arguments import classify
@@ -33,7 +33,10 @@ classify("text")
 class IntegerOutOfRange(TawaError, OverflowError):
     """An integer argument doesn't fit 64 bits."""
 
-    explanation = "Integer arguments are passed as 32 or 64 bits, signed, or unsigned from 2^63 up."
+    explanation = (
+        "Integer arguments are passed as signed numbers of 32 or 64 bits, and from 2^63 up as "
+        "unsigned ones of 64 bits."
+    )
     example = """
 from tawa.runtime.arguments import classify
 

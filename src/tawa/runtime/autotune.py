@@ -460,7 +460,7 @@ def _refuse_twice(kwargs: Mapping[str, Any], configs: Sequence[Config]) -> None:
         if twice:
             raise GivenTwice(
                 f"`{twice[0]}` is given by the launch and by a configuration",
-                expected="it once",
+                expected="it in one of the two",
                 found=f"{twice[0]}={kwargs[twice[0]]!r} in the launch, and {config}",
                 hint=f"leave `{twice[0]}` out of the launch",
             )

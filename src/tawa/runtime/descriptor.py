@@ -47,7 +47,7 @@ class InnerStrideNotOne(TawaError):
 
     explanation = _RULES + (
         "For a transposed matrix, describe the matrix as it lies in memory and transpose the "
-        "loaded block in the kernel, which costs nothing; else pass a contiguous copy."
+        "loaded block in the kernel, which costs nothing. Otherwise pass a contiguous copy."
     )
     example = """
 import numpy as np
@@ -104,8 +104,8 @@ class SizeOutOfRange(TawaError):
 
     explanation = _RULES + (
         "Sizes are 0 to 2^32 elements, strides 0 to 2^40 bytes, block sizes at least 1, and the "
-        "innermost block is a multiple of 16 bytes. A block of one element may stand for one that "
-        "is assigned before the launch."
+        "innermost block is a multiple of 16 bytes. A descriptor may be made with a block of one "
+        "element, in the place of a block that is assigned to it before the launch."
     )
     example = """
 import numpy as np

@@ -53,8 +53,8 @@ class BadGrid(TawaError):
 
     explanation = (
         "A grid is one to three sizes, `kernel[(x, y, z)]`, or a function of the arguments that "
-        "gives them. x is at most 2^31 - 1, y and z 65535. Each is a multiple of the kernel's "
-        "cluster along that axis."
+        "gives them. x is at most 2^31 - 1, y and z are at most 65535. Each is a multiple of the "
+        "kernel's cluster along that axis."
     )
     example = """
 from tawa.runtime.launch import grid_sizes
@@ -76,7 +76,7 @@ class WrongDevice(TawaError):
     """The arguments of a launch don't lie together on one CUDA device."""
 
     explanation = (
-        "All arrays and descriptors of a launch lie on one CUDA device; or all in the host's "
+        "All arrays and descriptors of a launch lie on one CUDA device. Or all lie in the host's "
         "memory as NumPy arrays, and then the kernel runs in the simulator. Move the one that the "
         "message names."
     )

@@ -52,8 +52,8 @@ class WrongLaunchArguments(TawaError, TypeError):
     """The arguments of a launch do not fit the kernel's parameters, or there is no grid."""
 
     explanation = (
-        "A kernel is launched as `kernel[grid](*arguments, NAME=VALUE, ...)`: its parameters, "
-        "constexpr ones too, by position or by name, each once."
+        "A kernel is launched as `kernel[grid](*arguments, NAME=VALUE, ...)`. Each of its "
+        "parameters, constexpr ones too, is given once, by position or by name."
     )
     example = """
 import numpy as np

@@ -67,10 +67,10 @@ class StoreNotAligned(NotBoxes):
     """A stored tensor's rows don't end at a multiple of 16 bytes."""
 
     explanation = (
-        "The copy engine writes whole 16-byte pieces: where a row ends inside one, the rest of "
-        "the piece is overwritten with zeros, which may be somebody else's data. A launch compiles "
-        "the kernel once more, with stores through pointers, where it finds such rows; a compiled "
-        "kernel that is launched by itself can not. Compile it with the argument's name in "
+        "The copy engine writes whole 16-byte pieces. Where a row ends inside one, it overwrites "
+        "the rest of the piece with zeros, and that may be somebody else's data. A launch that "
+        "finds such rows compiles the kernel once more, with stores through pointers. A compiled "
+        "kernel that is launched by itself can't do that. Compile it with the argument's name in "
         "`through_pointers`, or describe rows that are a multiple of 16 bytes long (8 elements of "
         "16 bits). Loads have no such limit."
     )

@@ -36,10 +36,10 @@ class BadTimeline(TawaError):
     """A timeline was asked for with sizes that it can't have."""
 
     explanation = (
-        "`tawa.Timeline(ctas=N, kilobytes=K, detail=D)` records the first N CTAs of a launch, in K "
-        "KiB of device memory for each warp group: N from 1 to 4096, K a power of two from 4 to "
-        "4096. D is `coarse` (few points, for kernels as fast as without), `fine` (a point at "
-        "every wait and issue) or `tiles` (none in iterations of inner loops)."
+        "`tawa.Timeline(ctas=N, kilobytes=K, detail=D)` records the first N CTAs of a launch, in "
+        "K KiB of device memory for each warp group. N is from 1 to 4096, K a power of two from 4 "
+        "to 4096. D is `coarse` (few points: a kernel stays as fast as without), `fine` (a point "
+        "at every wait and issue) or `tiles` (no points in iterations of inner loops)."
     )
     example = """
 import tawa

@@ -203,7 +203,7 @@ class CompiledTasks:
                     span=launch.kernel.scope.instance.record.span,
                     expected=f"at most {launch.cap} bytes",
                     found=f"{used} bytes with {slots} slots a ring",
-                    hint="smaller tiles, or a smaller pipeline",
+                    hint="use smaller tiles, or a smaller pipeline",
                     notes=["in the task tree: " + " > ".join(launch.kernel.scope.instance.path)],
                 )
             options["num_stages"] = slots - 1

@@ -20,7 +20,8 @@ class NoTriton(TawaError):
 
     explanation = (
         "`tawa.enable()` takes launches over from an installed Triton. Without one, "
-        "`tawa.provide_triton()` makes `import triton` work, and its kernels are Tawa's anyway."
+        "`tawa.provide_triton()` makes `import triton` work, and Tawa compiles its kernels in any "
+        "case."
     )
     example = """
 import sys

@@ -18,11 +18,11 @@ from tawa.language.dtypes import dtype
 
 
 class NotPreloaded(TawaError):
-    """A text that says what to compile is not of this kernel."""
+    """The text given to `preload` does not describe a compilation of this kernel."""
 
     explanation = (
-        "`preload` takes the `specialization_data` that a hook of compilations was told for the "
-        "same kernel, by this version of Tawa."
+        "`preload` takes the `specialization_data` that Tawa gave to a hook of compilations: for "
+        "the same kernel, and by this version of Tawa."
     )
     example = """
 from tawa.triton.preloading import request_of
@@ -48,7 +48,7 @@ def request_of(name: str, text: str) -> Request:
     record = json.loads(text)
     if record.get("name") != name:
         raise NotPreloaded(
-            f"what to compile is told of another kernel than {name}",
+            f"this `specialization_data` is of another kernel than `{name}`",
             expected=name,
             found=str(record.get("name")),
         )

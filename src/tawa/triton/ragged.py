@@ -32,11 +32,11 @@ AROUND = 1 << 34
 
 
 class NotRagged(TawaError):
-    """A tensor of which no ragged descriptor can be made."""
+    """No ragged descriptor can be made of this tensor."""
 
     explanation = (
-        "A ragged descriptor is of a tensor of 2 or 3 dimensions and of at most 2^30 rows; the "
-        "last dimension, whose elements lie side by side, is not the ragged one."
+        "A ragged descriptor needs a tensor of 2 or 3 dimensions and of at most 2^30 rows. The "
+        "ragged dimension is not the last one, whose elements lie side by side."
     )
     example = """
 import numpy as np

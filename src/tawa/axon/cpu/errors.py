@@ -9,8 +9,8 @@ class NotForOnnx(AxonError):
     """A part of a program is no part of an ONNX model."""
 
     explanation = (
-        "The model is the program for given shapes: loops are unrolled, functions inlined. A "
-        "condition on computed values can't be decided then, and functions are no results. Call "
+        "The model is the program for given shapes: loops are unrolled, functions inlined. So a "
+        "condition on computed values can't be decided, and a function can't be a result. Call "
         "the function without `compile`, or move that part out of it."
     )
     example = (

@@ -41,10 +41,11 @@ class NamedSizesAgree(AxonError):
     """A size that an annotation names is a number, or another named size."""
 
     explanation = (
-        "A name in an annotation stands for a size that may be anything, and different names for "
-        "different sizes. The program only works if that isn't so: usually operands are swapped, "
-        "or a transpose is missing, at the place that the message points to. If it is meant, write "
-        "the same name, the number, or `?n`: a flexible name may turn out to be anything."
+        "A name in an annotation stands for a size that may be anything, and different names "
+        "stand for different sizes. The program only works if two names are one size, or if one "
+        "is a number. Usually operands are swapped or a transpose is missing, at the place that "
+        "the message points to. If it is meant, write the same name, the number, or `?n`: a "
+        "flexible name may turn out to be anything."
     )
     example = (
         "from tawa.axon.typing.language import axon\n"
@@ -93,11 +94,11 @@ class WeightMismatch(AxonError):
     """Weights from a file or a state dict are not those that a function takes."""
 
     explanation = (
-        "`axon.weights` looks for each weight of a function by name, and checks its sizes and "
-        "element type against the function's type, those of the other weights included. The "
-        "message names the first weight that is missing or does not fit, the notes the others. "
-        "`names` says which name of the source is which weight; `name.T` is a matrix that lies "
-        "transposed."
+        "`axon.weights` looks for each weight of a function by name. It checks sizes and element "
+        "types against the function's type: a size that two weights share has to be the same in "
+        "both. The message names the first weight that is missing or does not fit, the notes the "
+        "others. `names` says which name of the source is which weight; `name.T` is a matrix that "
+        "lies transposed."
     )
     example = (
         "import numpy as np\n"
@@ -108,7 +109,7 @@ class WeightMismatch(AxonError):
 
 
 class NoDerivative(AxonError):
-    """A function is differentiated that has no derivative, or by what is no tensor."""
+    """A function has no derivative, or its argument is not a tensor."""
 
     explanation = (
         "`grad f` takes derivatives by the numbers of `f`'s argument: a tensor, or tuples of them. "

@@ -35,8 +35,8 @@ class LinesDiffer(TawaError):
     """
 
     explanation = (
-        "A report reads which line an instruction comes from off a second compilation, with "
-        "`--generate-line-info`, which is to give the same instructions. This is a bug in the "
+        "A second compilation, with `--generate-line-info`, tells a report which line an "
+        "instruction comes from. It should give the same instructions. This is a bug in the "
         "compiler: please report it with the kernel."
     )
 

@@ -58,7 +58,7 @@ class BadSetting(FunctionalError, ValueError):
     """A setting of an inference method has a value that means nothing."""
 
     explanation = (
-        "Numbers of particles, draws, chains and runs are positive whole numbers, a seed fits in "
+        "Numbers of particles, draws, chains and runs are positive whole numbers. A seed fits in "
         "64 bits, and the device is `cpu` or `gpu`."
     )
     example = "from tawa import cuppl\ncuppl.model('def main () = flip 0.5').smc(particles=0)"
@@ -82,7 +82,7 @@ class UnsupportedMethod(FunctionalError):
     """An inference method can't run this program."""
 
     explanation = (
-        "HMC and NUTS need choices that are continuous and always the same in number, in a program "
-        "without `shift`; particle MCMC needs observations."
+        "HMC and NUTS need choices that are continuous and always the same in number, in a "
+        "program without `shift`. Particle MCMC needs observations."
     )
     example = "from tawa import cuppl\ncuppl.model('def main () = flip 0.5').nuts(draws=10)"

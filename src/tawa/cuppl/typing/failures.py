@@ -104,7 +104,7 @@ class UnboundedRecursion(FunctionalError):
     explanation = (
         "Recursion may be as deep as memory allows: stacks grow and the particle is run again. "
         "This run reached the limit (`max_depth`, `max_steps` or `max_memory`), which mostly "
-        "means that it never ends: look for a recursion without a base case, or whose base case "
+        "means that it never ends. Look for a recursion without a base case, or whose base case "
         "has probability 0."
     )
     example = (
@@ -138,8 +138,9 @@ class AllWeightsZero(FunctionalError):
     """Every particle has weight zero: no run is compatible with the observations."""
 
     explanation = (
-        "The conditions can't all hold, or so rarely that more particles are needed, or they come "
-        "so late that resampling can't help. The error says at which step the last particle died."
+        "There are three usual causes. The conditions can't all hold. Or they hold so rarely that "
+        "more particles are needed. Or they come so late that resampling can't help. The error "
+        "says at which step the last particle died."
     )
     example = (
         "from tawa import cuppl\n"
@@ -164,9 +165,9 @@ class ImproperPrior(FunctionalError):
     """A method that draws from the prior met `flat`, which has no draws."""
 
     explanation = (
-        "`flat low high` is a density of 1 on a line without end: it says nothing of a parameter "
-        "but where it lies. `nuts`, `hmc`, `pathfinder` and `advi` need no more; all other methods "
-        "draw from the prior, and need one that is a distribution."
+        "`flat low high` is a density of 1 between its ends, at least one of which is infinite. "
+        "It says only where a parameter lies. That is enough for `nuts`, `hmc`, `pathfinder` and "
+        "`advi`. All other methods draw from the prior, and need one that is a distribution."
     )
     example = (
         "from tawa import cuppl\n"

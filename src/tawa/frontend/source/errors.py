@@ -24,7 +24,7 @@ class KernelError(TawaError, group=True):
 
 
 class UnsupportedSyntax(KernelError):
-    """A Python construct that the tile language does not have."""
+    """A kernel uses a Python construct that the tile language does not have."""
 
     explanation = (
         "Kernels are a subset of Python: assignments, `if`, `for` over `range`, `tl.range` or "
@@ -37,12 +37,12 @@ class UnsupportedSyntax(KernelError):
 
 
 class UndefinedName(KernelError):
-    """A name that has no value at this point."""
+    """A name has no value at this point."""
 
     explanation = (
-        "A name must be assigned on every path that leads to its use. A variable that is first "
-        "assigned in one side of a run-time `if`, or in a loop's body, has no value after it: "
-        "assign it before."
+        "A name must be assigned on every path that leads to its use. If a variable is first "
+        "assigned in one side of a run-time `if`, or in a loop's body, it has no value "
+        "afterwards. Assign it before."
     )
     example = _kernel("def kernel(n):\n    x = n + oops", "i32")
 
@@ -62,7 +62,7 @@ class UnusedResult(KernelError):
 
 
 class UnusableGlobal(KernelError):
-    """A global value that a kernel may not use."""
+    """A kernel uses a global value that it may not use."""
 
     explanation = (
         "Kernels may use global functions, modules, dtypes and `tl.constexpr` objects. A plain "
@@ -80,7 +80,7 @@ class WrongArguments(KernelError):
 
 
 class NotCallable(KernelError):
-    """Something that a kernel can't call."""
+    """A kernel calls something that it can't call."""
 
     explanation = (
         "Kernels call functions of `tawa.language` and functions decorated with `@tawa.jit`; of "
@@ -108,17 +108,17 @@ class NotConstant(KernelError):
 
 
 class TileShapeMismatch(KernelError):
-    """Shapes that do not fit together."""
+    """Shapes do not fit together."""
 
     explanation = (
-        "Operands of element-by-element functions are broadcast: missing leading dimensions and "
+        "Operands of element-by-element functions are broadcast. Missing leading dimensions and "
         "dimensions of size 1 grow to the other's size; all others must be equal."
     )
     example = _kernel("def kernel(n):\n    x = tl.arange(0, 16) + tl.arange(0, 32)", "i32")
 
 
 class TypeMismatch(KernelError):
-    """An operation that is not defined for these types."""
+    """An operation is not defined for these types."""
 
     explanation = "The message says which types are allowed. Convert with `x.to(tl.float32)`."
     example = _kernel("def kernel(n):\n    x = n & 1.5", "i32")
@@ -150,7 +150,7 @@ class BranchTypeMismatch(KernelError):
 
 
 class MisplacedReturn(KernelError):
-    """A `return` where it is not allowed."""
+    """A `return` stands where it is not allowed."""
 
     explanation = "A function may return early inside an `if`, but not from inside a loop."
     example = _kernel("def kernel(n):\n    for i in range(n):\n        return", "i32")
@@ -170,7 +170,7 @@ class ConstantReassigned(KernelError):
 
 
 class Recursion(KernelError):
-    """A jitted function that calls itself."""
+    """A jitted function calls itself."""
 
     explanation = "Calls are inlined, so no function may call itself, directly or not."
     example = _kernel("def kernel(n):\n    kernel(n - 1)", "i32")
@@ -198,7 +198,7 @@ class BadArgument(KernelError):
 
 
 class NotSupported(KernelError):
-    """A part of Triton's language that this compiler doesn't have yet."""
+    """A kernel uses a part of Triton's language that this compiler doesn't have yet."""
 
     explanation = "The message names what is supported in its place."
     example = _kernel("def kernel(n):\n    x = tl.zeros((16,), tl.float8e4b15)", "i32")

@@ -33,11 +33,11 @@ class ConvolutionNotPossible(tawa.TawaError):
     """The arguments of a convolution do not fit each other."""
 
     explanation = (
-        "`conv2d(x, w)` takes images [N, H, W, C] and filters [K, R, S, C / groups] of one element "
-        "type; `conv1d` and `conv3d` those of one and three dimensions between. Strides and "
-        "dilations are at least 1, paddings at least 0, `groups` divides C and K, and a dilated "
-        "filter fits into the padded image. `out` has elements of its own: none twice, and none "
-        "of what is read."
+        "`conv2d(x, w)` takes images [N, H, W, C] and filters [K, R, S, C / groups] of one "
+        "element type. `conv1d` and `conv3d` have one and three dimensions in the place of H and "
+        "W. Strides and dilations are at least 1, paddings at least 0. `groups` divides C and K, "
+        "and a dilated filter fits into the padded image. No two elements of `out` share memory, "
+        "and none of them is read."
     )
     example = """
 import numpy as np

@@ -21,35 +21,35 @@ broken("{edit}").simulate()
 
 
 class ReadBeforeFull(ProtocolError):
-    """A read of shared memory that nothing orders after the write it needs."""
+    """Nothing orders a read of shared memory after the write that it needs."""
 
     explanation = (
-        "Somebody reads bytes of shared memory, and nothing orders the read after the write that "
-        "fills them. The full barrier is not waited for, is waited for with the wrong parity, or "
-        "belongs to another slot. On hardware the read gives what happened to be there. It is "
-        "reported whether or not this run's schedule gave the right bytes."
+        "Somebody reads bytes of shared memory that the write may not have filled yet. The full "
+        "barrier is not waited for, is waited for with the wrong parity, or belongs to another "
+        "slot. On hardware the read gives what happens to be there. The error is reported even if "
+        "this run's schedule gave the right bytes."
     )
     example = _example("consumer waits for the other phase")
 
 
 class OverwriteWhileBorrowed(ProtocolError):
-    """A write of shared memory that somebody may still be reading."""
+    """Shared memory is written while somebody may still be reading it."""
 
     explanation = (
         "A slot is filled again while a reader may not be done. Matrix instructions read shared "
-        "memory at any time until they are waited for: with P of them in flight, iteration k may "
-        "return the slot of iteration k - P only. Return the slot after the wait that covers its "
-        "last reader, and let the writer wait for the return."
+        "memory at any time until they are waited for. So with P of them in flight, iteration k "
+        "may only return the slot of iteration k - P. Return the slot after the wait that covers "
+        "its last reader, and let the writer wait for the return."
     )
     example = _example("slot returned before its matrix instruction is done")
 
 
 class OverwriteUnread(ProtocolError):
-    """A write of shared memory that nothing orders after an earlier write of the same bytes."""
+    """Nothing orders a write of shared memory after an earlier write of the same bytes."""
 
     explanation = (
-        "Two writes of the same bytes are not ordered: the second may come first, or destroy what "
-        "nobody has read. A producer waits for the slot's empty barrier before it fills it again."
+        "The second write may come first, or destroy what nobody has read. A producer waits for "
+        "the slot's empty barrier before it fills it again."
     )
     example = _example("producer does not wait for empty")
 
@@ -69,9 +69,10 @@ class WrongByteCount(ProtocolError):
     """The bytes announced to an mbarrier are not those that its copies move."""
 
     explanation = (
-        "`expect_tx` announces the bytes that must land before the phase completes. Too few, and "
-        "waiters go on before the data is there; too many, and they wait for ever. A box counts "
-        "with its full size, also where it reaches over the tensor's edge."
+        "`expect_tx` announces the bytes that must land before the phase completes. If it "
+        "announces too few, waiters go on before the data is there. If it announces too many, "
+        "they wait for ever. A box counts with its full size, also where it reaches over the "
+        "tensor's edge."
     )
     example = _example("half the bytes announced")
 
@@ -90,9 +91,10 @@ class WrongArrivalCount(ProtocolError):
     """An mbarrier expects another number of arrivals than its phases get."""
 
     explanation = (
-        "The number given to `mbarrier_init` is the number of arrivals that complete a phase: one "
-        "for each consumer group (one elected thread) that returns a slot, in every CTA that it is "
-        "shared with. Threads count one by one when all of them arrive."
+        "The number given to `mbarrier_init` is the number of arrivals that complete a phase. A "
+        "slot's empty barrier gets one from each consumer group (from one elected thread) that "
+        "returns the slot, in every CTA that shares it. Where all threads arrive, each of them "
+        "counts."
     )
     example = _example("empty barrier expects three consumers")
 
@@ -125,8 +127,9 @@ class BarrierNotInitialised(ProtocolError):
     """An mbarrier is used before its initialisation is known to the user."""
 
     explanation = (
-        "One thread initialises the mbarriers, makes that visible (`fence.mbarrier_init`) and all "
-        "threads of the CTA (of the cluster, if it has several CTAs) meet before the first use."
+        "One thread initialises the mbarriers and makes that visible (`fence.mbarrier_init`). "
+        "Then all threads of the CTA meet before the first use: those of the cluster, if it has "
+        "several CTAs."
     )
     example = _example("no meeting after barrier initialisation")
 
@@ -135,9 +138,9 @@ class AccumulatorInFlight(ProtocolError):
     """Registers of a matrix instruction in flight are read, moved or written."""
 
     explanation = (
-        "`wgmma` is asynchronous: its accumulator (and a fragment it takes as A) belong to it from "
-        "the issue until a `wgmma_wait` that leaves it not pending. A loop that carries the "
-        "accumulator must carry the same registers, or they are moved."
+        "`wgmma` is asynchronous. From its issue until a `wgmma_wait` that leaves it not pending, "
+        "its accumulator belongs to it, and so does a fragment that it takes as A. A loop that "
+        "carries the accumulator must carry the same registers: otherwise they are moved."
     )
     example = _example("accumulator read with a group in flight")
 
@@ -188,14 +191,15 @@ class NamedBarrierMismatch(ProtocolError):
     """The users of a named barrier do not agree on its threads."""
 
     explanation = (
-        "`bar.sync id, n` meets once n threads have arrived: all users give the same n, and n is "
-        "the number of threads that come, whole warps. Barrier 0 is `__syncthreads`."
+        "Threads meet at `bar.sync id, n` once n of them have arrived. So all users give the same "
+        "n, and n is the number of threads that come, in whole warps. Barrier 0 is "
+        "`__syncthreads`."
     )
     example = _example("named barrier with too few threads")
 
 
 class Deadlock(ProtocolError):
-    """Nobody can go on."""
+    """No actor can go on."""
 
     explanation = (
         "Every unfinished actor waits for something that will not happen. The message lists who "
@@ -226,7 +230,7 @@ class ClusterExit(ProtocolError):
 
 
 class OutOfBounds(ProtocolError):
-    """An access of memory that belongs to no array or no allocation."""
+    """An access touches memory that belongs to no array and no allocation."""
 
     explanation = (
         "The address lies outside the arrays of the launch (or outside the CTA's shared memory). "
@@ -267,9 +271,9 @@ class UnsafeInterleaving(ProtocolError):
     """Some interleaving of the actors deadlocks, races, or shifts a phase."""
 
     explanation = (
-        "The search through all interleavings found one that goes wrong; the table shows it, one "
-        "column an actor, time running down. `tawa check` reports it for errors that depend on the "
-        "schedule; most are found by the vector clocks of a single run before."
+        "The search through all interleavings found one that goes wrong. The table shows it: each "
+        "actor has a column, and time runs down. `tawa check` searches for errors that depend on "
+        "the schedule. Most errors are found before, by the vector clocks of a single run."
     )
     example = """
 from protocols import broken
@@ -309,13 +313,13 @@ broken("put cursor moved by two").simulate()
 
 
 class TurnsDependOnData(TawaError):
-    """A prediction moves no data, and how often a loop iterates depends on it."""
+    """A prediction moves no data, but how often a loop iterates depends on data."""
 
     explanation = (
-        "The timing model runs a kernel's control flow without its data: loads give zeros. A "
-        "`while` whose condition depends on what is loaded then has no end of its own (numbers "
-        "that programs draw from a counter by additions are known: all draw in turn). `tawa run` "
-        "and `tawa check` move the data."
+        "The timing model runs a kernel's control flow without its data: loads give zeros. So a "
+        "`while` whose condition depends on what is loaded has no end of its own. (Numbers that "
+        "programs draw from a counter by additions are known: all programs draw in turn.) `tawa "
+        "run` and `tawa check` move the data."
     )
     example = """
 import numpy as np

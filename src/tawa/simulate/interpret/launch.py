@@ -35,9 +35,9 @@ class SimulationInput(TawaError):
 
     explanation = (
         "The simulator takes a module of the hopper level with one kernel that carries its spec "
-        "(`tawa.spec`) and one argument for each of the kernel's run-time arguments: NumPy arrays "
-        "in storage form (bf16 as uint16, fp8 as uint8), numbers, and tensor descriptors on NumPy "
-        "arrays."
+        "(`tawa.spec`), and one argument for each of the kernel's run-time arguments. Arguments "
+        "are NumPy arrays in storage form (bf16 as uint16, fp8 as uint8), numbers, and tensor "
+        "descriptors on NumPy arrays."
     )
     example = """
 import tawa.simulate

@@ -49,7 +49,7 @@ twice[(1,)](np.zeros(100, np.float32), 128)
 
 
 class WindowOutside(TawaError):
-    """A window that is taken of a tile leaves the tile."""
+    """A window reaches outside of the tile that it is taken from."""
 
     explanation = (
         "`tl.extract_slice` takes elements that are there: every offset is at least 0, and at most "

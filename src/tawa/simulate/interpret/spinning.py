@@ -32,10 +32,11 @@ class WaitsForever(TawaError):
     """A simulated program waits in a loop for what only a later program could do."""
 
     explanation = (
-        "The simulator starts programs in the order of the grid, as a GPU does: the next one when "
-        "all that run wait for memory in a loop, as many at a time as there are multiprocessors. "
-        "When all of them wait and no more fit, nobody can end the loop that is named here. A "
-        "program may wait for earlier ones; of later ones, only for those that run beside it."
+        "The simulator starts programs in the order of the grid, as a GPU does. It starts the "
+        "next one when all that run wait for memory in a loop. At most as many run at a time as "
+        "there are multiprocessors. When all of them wait and no more fit, nobody can end the "
+        "loop that is named here. A program may wait for earlier ones. It may wait for a later "
+        "one only if the two run at the same time."
     )
     example = """
 import numpy as np

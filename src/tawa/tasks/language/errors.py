@@ -161,7 +161,8 @@ class LoopNotUniform(TawaError):
 
     explanation = (
         "A loop's body is traced twice with the same index, and has to do the same both times. It "
-        "must not be left early either (`break`, `return`): how often it runs is the loop's extent."
+        "must not be left early either (`break`, `return`), because the loop's extent says how "
+        "often it runs."
     )
     example = (
         _HEAD
@@ -191,8 +192,9 @@ class IndexNotConstant(TawaError):
     """The value of a loop's index is asked for."""
 
     explanation = (
-        "A loop's body is traced once for all iterations. Its index can be computed with, index a "
-        "partition, and be passed to leaves, which may branch on it; it has no value of its own."
+        "A loop's body is traced once for all iterations, so its index has no value of its own. "
+        "It can be computed with, can index a partition, and can be passed to leaves, which may "
+        "branch on it."
     )
     example = (
         _HEAD
@@ -212,8 +214,9 @@ class BadPartition(TawaError):
     """A tensor can't be cut, or a partition indexed, this way."""
 
     explanation = (
-        "A box has a size for each dimension. Boxes may reach past the end of what is cut, be it a "
-        "tensor or a box, and read zeros there; boxes of boxes that do must divide them."
+        "A box has a size for each dimension. A box may reach past the end of the tensor or the "
+        "box that is cut, and reads zeros there. If boxes are cut from such a box, they must "
+        "divide it."
     )
     example = (
         _HEAD
@@ -232,8 +235,8 @@ class BadOffsets(TawaError):
 
     explanation = (
         "Group g of `partition_by_offsets(x, offsets)` is from offsets[g] to offsets[g + 1]. "
-        "Offsets that descend would give groups that overlap. Offsets in NumPy arrays are looked "
-        "at; on a device, where that would wait for it, they are taken as they are."
+        "Offsets that descend would give groups that overlap. Offsets in NumPy arrays are "
+        "checked. Those on a device are not, because a check would wait for the device."
     )
     example = (
         _HEAD
@@ -265,7 +268,9 @@ each(np.zeros_like(x), x, np.array([0, 24, 16, 40], np.int32))
 class WrongTaskArguments(TawaError):
     """A task is called or launched with other arguments than it takes."""
 
-    explanation = "A task takes a tensor for each parameter with a privilege, and numbers else."
+    explanation = (
+        "A task takes a tensor for each parameter with a privilege, and numbers for the others."
+    )
     example = _GRID.replace("to[i], of[i]", "to[i]") + _CALL.format("")
 
 
@@ -284,7 +289,7 @@ class AliasingArguments(TawaError):
 
     explanation = (
         "A mapping decides whether an argument is a copy. What a task writes to one argument must "
-        "not be seen in another, or the mapping would change results."
+        "not be seen in another: otherwise the mapping would change results."
     )
     example = (
         _HEAD
@@ -346,18 +351,18 @@ class MissingVariant(TawaError):
     """A launch finds no variant of the task to run."""
 
     explanation = (
-        "Without a record, a launch runs the task's first variant, and within a variant of the "
-        "same task the next one. A record names its variant."
+        "A launch without a record runs the task's first variant; in a variant of the same task "
+        "it runs the next one. A record names its variant."
     )
     example = _GRID + _CALL.format("")
 
 
 class BadMapping(TawaError):
-    """A mapping does not fit itself, or the program."""
+    """A mapping contradicts itself, or does not fit the program."""
 
     explanation = (
-        "Records have names of their own, `calls` names a record for each launch statement of the "
-        "instance's variant, in the order of the source, and one record at most is the entry."
+        "No two records have the same name. `calls` names a record for each launch statement of "
+        "the instance's variant, in the order of the source. One record at most is the entry."
     )
     example = """
 from tawa.tasks import Instance, Mapping
@@ -370,10 +375,10 @@ class MachineNotThere(TawaError):
     """A mapping names a processor or memory that the machine, or the processor, does not have."""
 
     explanation = (
-        "Processors are node, device, block, warp_group, warp and thread, from the outermost in; "
-        "an instance runs where its caller does or inside of it. Memories are global, shared, "
-        "register and none; a device's code reaches global memory alone. Leaves run on blocks: "
-        "below them, the compiler's layouts are the mapping. A mapping for several devices has an "
+        "Processors are node, device, block, warp_group, warp and thread, from the outermost in. "
+        "An instance runs where its caller does, or inside of it. Memories are global, shared, "
+        "register and none; a device's code reaches global memory alone. Leaves run on blocks, "
+        "and below them the compiler chooses the layouts. A mapping for several devices has an "
         "instance on the node, whose `prange` is dealt to them."
     )
     example = """
@@ -418,13 +423,13 @@ twice(np.zeros_like(x), x, mapping=mapping)
 
 
 class LayoutUnmet(TawaError):
-    """The compiler spreads a tile over warps otherwise than a mapping, or a program, says."""
+    """The compiler spreads a tile over warps in another way than a mapping, or a program, says."""
 
     explanation = (
-        "Below a block the compiler's layouts are the mapping. What a mapping says of warp groups "
-        "and warps, and `partition_by_mma` of the matrix instruction, is compared with the layouts "
-        "and instructions of the compiled kernel's products. Warp groups share the rows of a "
-        "product, and a warp group's warps 16 rows each of 64."
+        "Below a block the compiler chooses the layouts. A mapping may still say how warp groups "
+        "and warps share a product, and `partition_by_mma` how the matrix instruction does. Both "
+        "are compared with the layouts and instructions of the compiled kernel's products. Warp "
+        "groups share the rows of a product, and a warp group's warps have 16 rows each of 64."
     )
     example = """
 import numpy as np
@@ -493,9 +498,9 @@ class UnmetNone(TawaError):
     """A tensor that the mapping puts nowhere has to be materialised."""
 
     explanation = (
-        "Memory `none` is a promise that is checked: a tensor's elements never exist at this "
-        "level, since launches inside it take their boxes from where the caller has them. A leaf's "
-        "own arguments exist, and so does what one launch hands to another."
+        "Memory `none` is a promise that is checked: the tensor's elements never exist at this "
+        "level. Launches inside it take their boxes from the memory that the caller has them in. "
+        "So it can't be a leaf's own argument, nor what one launch hands to another."
     )
     example = (
         _GRID
@@ -508,9 +513,10 @@ class TensorNotMapped(TawaError):
     """A tensor can't be kept in the memory that it is mapped to."""
 
     explanation = (
-        "Tiles in registers and in shared memory are values: a leaf takes them whole, and boxes of "
-        "them only where the whole is a box of something else. Tensors that a block makes live in "
-        "registers or shared memory, those that the device makes in global memory."
+        "Tiles in registers and in shared memory are values. A leaf takes such a tile whole. It "
+        "takes a box of one only where the tile itself is a box of another tensor. Tensors that a "
+        "block makes live in registers or shared memory, those that the device makes in global "
+        "memory."
     )
     example = (
         _GRID
@@ -523,8 +529,8 @@ class SharedCapTooSmall(TawaError):
     """A block needs more shared memory than its cap."""
 
     explanation = (
-        "`shared_cap` bounds the shared memory of a block: the tiles that its instances keep "
-        "there, in as many slots as `pipeline` says, and what its stores are staged in."
+        "`shared_cap` bounds the shared memory of a block. It holds the tiles that its instances "
+        "keep there, in as many slots as `pipeline` says, and what its stores are staged in."
     )
     example = (
         _GRID.replace("16)", "256)")

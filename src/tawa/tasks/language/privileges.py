@@ -72,7 +72,7 @@ def REDUCE(operator: Operator, *, ordered: bool = False) -> Privilege:
     """
     if operator not in OPERATORS:
         raise UnknownReduction(
-            f"no reduction is by {operator!r}",
+            f"there is no reduction by {operator!r}",
             expected=f"one of {', '.join(OPERATORS)}",
             found=repr(operator),
         )

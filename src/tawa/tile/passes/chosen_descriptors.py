@@ -24,13 +24,13 @@ from tawa.ir.properties import ONE_PROGRAM, TIDY
 
 
 class DescriptorChosenWhereMade(TawaError):
-    """Descriptors of several paddings are chosen from, one of which is made on the way."""
+    """A program chooses between descriptors of several paddings, one of them made on the way."""
 
     explanation = (
         "A program may choose between descriptors that it makes on the way, or carry one from "
-        "iteration to iteration: base, sizes and strides are passed on. What is read outside of "
-        "the tensor has to be the same for all. Give them one `padding_option`, or make all of "
-        "them at the kernel's beginning, where the host does."
+        "iteration to iteration: base, sizes and strides are passed on. But all of them must read "
+        "the same outside of the tensor. Give them one `padding_option`, or make all of them at "
+        "the kernel's beginning, where the host does it."
     )
     example = """
 import tawa

@@ -27,10 +27,10 @@ class DescriptorNotUniform(TawaError):
     """A descriptor that a loop carries or a branch chooses depends on more than the arguments."""
 
     explanation = (
-        "Descriptors of several paddings, among which a program chooses, are made on the host, "
-        "once a launch: their bases, shapes and strides may only use the kernel's arguments, "
-        "constants and integer arithmetic on them. The same holds for the sizes of a descriptor "
-        "that is asked for them. Give all descriptors one `padding_option`."
+        "Where a program chooses among descriptors of several paddings, the host makes them, once "
+        "a launch. So their bases, shapes and strides may only use the kernel's arguments, "
+        "constants and integer arithmetic on them. The same holds for a descriptor that is asked "
+        "for its sizes. Give all descriptors one `padding_option`."
     )
     example = """
 import tawa

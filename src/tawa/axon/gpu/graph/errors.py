@@ -9,9 +9,9 @@ class NotForGpu(AxonError):
     """A part of a program has no GPU kernel."""
 
     explanation = (
-        "Operators without a kernel (`sort`, `cumsum`, ...), conditions on computed values, f64 "
-        "matrix products and tensors of 2^31 or more numbers are not compiled for the GPU. "
-        "Nothing falls back to the CPU by itself: call the function without `compile`, or move "
+        "These are not compiled for the GPU: operators without a kernel (`sort`, `cumsum`, ...), "
+        "conditions on computed values, f64 matrix products, and tensors of 2^31 or more numbers. "
+        "Nothing falls back to the CPU by itself. Call the function without `compile`, or move "
         "that part out of it."
     )
     example = (
@@ -27,7 +27,7 @@ class BadPrecision(AxonError):
 
     explanation = (
         "`precision` says how products of f32 matrices are computed: `f32` by three tf32 products "
-        "(about 22 bits), `tf32` by one (11 bits). 16-bit matrices are not concerned."
+        "(about 22 bits), `tf32` by one (11 bits). It changes nothing for 16-bit matrices."
     )
     example = (
         "from tawa import axon\naxon.compile(axon.load('def f x w = x @ w')['f'], precision='fp8')"
