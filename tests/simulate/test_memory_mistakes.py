@@ -68,12 +68,20 @@ def in_the_order_of_arrival(count, out, N: tl.constexpr):
     tl.store(out + place, tl.program_id(0))
 
 
-def test_what_depends_on_the_order_of_programs_is_named():
+@pytest.mark.parametrize("programs", [2, 3, 8])
+def test_what_depends_on_the_order_of_programs_is_named(programs: int):
     out = np.zeros(8, np.int32)
-    report = checked(in_the_order_of_arrival, [np.zeros(1, np.int32), out, 8], (8,))
-    assert out.tolist() == list(range(8))
+    report = checked(in_the_order_of_arrival, [np.zeros(1, np.int32), out, 8], (programs,))
+    assert out[:programs].tolist() == list(range(programs))
     assert report.varying == ("out",)
     assert "what `out` holds depends on who comes first" in report.render()
+
+
+def test_one_program_has_one_order():
+    given = [np.zeros(1, np.int32), np.zeros(8, np.int32), 8]
+    report = checked(in_the_order_of_arrival, given, (1,))
+    assert (report.varying, report.orders) == ((), 1)
+    assert "orders of them" not in report.render()
 
 
 @tawa.jit

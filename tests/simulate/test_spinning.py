@@ -138,10 +138,14 @@ def tickets(counter, out):
     [
         (Order(), [[0, 1, 2], [2, 3, 4], [4, 5, 6]]),
         (Order(switching=True), [[0, 3, 6], [1, 4, 6], [2, 5, 6]]),
+        (Order(switching=True, backwards=True), [[2, 5, 6], [1, 4, 6], [0, 3, 6]]),
     ],
 )
 def test_programs_take_turns_at_accesses(order, expected):
-    """One after the other, or in step: another program's turn comes before each access."""
+    """One after the other, or in step: another program's turn comes before each access.
+
+    Backwards, the last to start takes the first ticket.
+    """
     found = []
     for resident in (1, 8):
         counter, out = np.zeros(1, np.int32), np.zeros((3, 3), np.int32)
@@ -166,7 +170,9 @@ def test_drawn_orders_are_the_same_for_a_seed():
 
 
 def test_orders_are_described():
-    orders = (Order(), Order(switching=True), Order(switching=True, seed=0), Order(seed=3))
+    orders = (Order(), Order(switching=True), Order(switching=True, seed=0), Order(seed=3),
+              Order(switching=True, backwards=True))  # fmt: skip
     assert [order.describe() for order in orders] == [
         "one after the other", "in step", "drawn with seed 0", "one after the other",
+        "in step, backwards",
     ]  # fmt: skip

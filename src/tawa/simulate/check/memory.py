@@ -28,7 +28,11 @@ from tawa.simulate.interpret.memory import Memory
 from tawa.simulate.interpret.races import REMEMBERED, Watch
 from tawa.simulate.interpret.spinning import ONE_BY_ONE, Order
 
-SWITCHING = (Order(switching=True), *(Order(switching=True, seed=seed) for seed in range(3)))
+SWITCHING = (
+    Order(switching=True),
+    Order(switching=True, backwards=True),
+    *(Order(switching=True, seed=seed) for seed in range(2)),
+)
 """Orders in which programs that synchronise are run, beside one after the other."""
 
 

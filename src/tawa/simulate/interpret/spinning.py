@@ -119,17 +119,21 @@ class Order:
     """How the programs of a launch are interleaved.
 
     By itself a program runs to its end, or until it waits. With `switching`, another one has its
-    turn at each access of memory: all in step, or, with a `seed`, one drawn at random.
+    turn at each access of memory: all in step, or, with a `seed`, one drawn at random. In step,
+    the first to start has the first turn; `backwards`, the last of those that fit.
     """
 
     switching: bool = False
     seed: int | None = None
+    backwards: bool = False
 
     def describe(self) -> str:
         """The order as words."""
         if not self.switching:
             return "one after the other"
-        return "in step" if self.seed is None else f"drawn with seed {self.seed}"
+        if self.seed is not None:
+            return f"drawn with seed {self.seed}"
+        return "in step, backwards" if self.backwards else "in step"
 
 
 ONE_BY_ONE = Order()
@@ -147,10 +151,14 @@ def take_turns(programs: Iterable[Iterator[Any]], resident: int, order: Order = 
     """
     coming, running = iter(programs), list[tuple[Iterator[Any], Any]]()
     rng = None if order.seed is None else random.Random(order.seed)
+    turns = order.backwards
     while True:
         starts = order.switching and (rng is None or rng.random() < 0.5)
         steps = next(coming, None) if starts and len(running) < resident else None
         if steps is None:
+            if turns:
+                running.reverse()
+                turns = False
             at = _chosen(running, rng)
             if at is not None:
                 steps, _ = running.pop(at)
