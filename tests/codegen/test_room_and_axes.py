@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from xdsl.dialects.builtin import f16
+from xdsl.dialects.builtin import f16, f32, i8
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import SSAValue
 
 from tawa.aref.dialect.ops import EdgeRow
+from tawa.base.options import Options
 from tawa.codegen.control import lower_edge_row
+from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.kernel_lowering import KernelLowering
+from tawa.codegen.matrix import parts
 from tawa.codegen.shared_memory import SharedMemory, SharedMemoryExceeded, tile_for
 from tawa.codegen.stores import matrix_axes
+from tawa.hopper.dialect.structure import Ring
 from tawa.machine.chips import H200
 
 
@@ -56,6 +63,55 @@ def test_barriers_follow_each_other_behind_the_rest():
     assert [op.offset.value.data - end for op, _ in rows] == [-80, -56]
 
 
+@pytest.mark.parametrize(
+    ("shape", "element", "swizzle", "panels", "panel_rows"),
+    [
+        ((64,), f16, 0, 1, 1), ((1, 64), f16, 0, 1, 1), ((1, 32), i8, 0, 1, 1),
+        ((2, 64), f16, 128, 1, 8), ((8, 64), f16, 128, 1, 8), ((12, 32), f16, 64, 1, 16),
+        ((16, 16), f16, 32, 1, 16), ((16, 32), i8, 32, 1, 16), ((16, 8), f16, 0, 1, 16),
+        ((64, 128), f16, 128, 2, 64), ((2, 8, 128), f16, 128, 2, 16), ((1, 1, 256), i8, 0, 1, 1),
+    ],
+)  # fmt: skip
+def test_how_blocks_lie_in_shared_memory(
+    shape: tuple[int, ...], element: Any, swizzle: int, panels: int, panel_rows: int
+):
+    """Only what has several rows is swizzled: others are read as they are copied."""
+    tile = tile_for(shape, element)
+    found = tile.swizzle.data, tile.panels, tile.panel_rows.data
+    assert found == (swizzle, panels, panel_rows)
+
+
+@pytest.mark.parametrize(
+    ("tile", "slots", "by_group", "shared"),
+    [
+        ((64, 128, f16), 2, True, True), ((64, 64, f32), 2, True, True),
+        ((64, 64, f32), 2, False, False), ((64, 64, f32), 1, True, False),
+        ((128, 64, f16), 2, True, False), ((64, 64, f16), 2, True, False),
+    ],
+)  # fmt: skip
+def test_who_stages_in_the_same_buffers(
+    tile: tuple[int, int, Any], slots: int, by_group: bool, shared: bool
+):
+    """As many slots of as many rows of as many bytes, and each warp group has its own part."""
+    kernel = KernelLowering(FuncOp("kernel", ((), ())), Options(), SharedMemory(H200))
+    first, _ = kernel.staging_ring(tile_for((64, 128), f16), 2, by_group=True)
+    other, _ = kernel.staging_ring(tile_for(tile[:2], tile[2]), slots, by_group=by_group)
+    assert (ring_of(first).offset == ring_of(other).offset) is shared
+
+
+def test_groups_do_not_stage_where_all_do():
+    kernel = KernelLowering(FuncOp("kernel", ((), ())), Options(), SharedMemory(H200))
+    all_of, _ = kernel.staging_ring(tile_for((64, 128), f16), 2)
+    own, _ = kernel.staging_ring(tile_for((64, 64), f32), 2, by_group=True)
+    assert ring_of(all_of).offset != ring_of(own).offset
+    assert len(kernel.declarations) == 2
+
+
+def ring_of(value: SSAValue) -> Ring:
+    assert isinstance(value.owner, Ring)
+    return value.owner
+
+
 @dataclass
 class Numbers:
     """Stands for the lowering of one warp group: ops are their numbers."""
@@ -88,3 +144,60 @@ def test_the_edges_of_a_group_s_rows(groups: int, index: int, first: int, last: 
         op, lowering = EdgeRow(128, edge), Numbers(groups, index)
         lower_edge_row(lowering, op)  # pyright: ignore
         assert lowering.scalars == {op.result: expected}
+
+
+@pytest.mark.parametrize("most", [64, 128, 256])
+@pytest.mark.parametrize("element", [f16, i8])
+def test_pieces_of_columns(element: Any, most: int):
+    """Together all columns once, each as wide as an instruction may be."""
+    for columns in range(8, 520, 8):
+        found = parts(columns, element, most)
+        assert [start for start, _ in found] == [
+            sum(width for _, width in found[:n]) for n in range(len(found))
+        ]
+        assert sum(width for _, width in found) == columns
+        for _, width in found:
+            assert 8 <= width <= most
+            assert width % 8 == 0
+            assert element == f16 or width <= 32 or width % 16 == 0
+
+
+class Grouped:
+    """Stands for the lowering of a role's warp groups: values are numbers."""
+
+    def __init__(self, teams: int, groups: int, team: int, group: int) -> None:
+        self.teams, self.groups, self.first_barrier = teams, groups, 3
+        self.own = team, group
+
+    def constant(self, number: int) -> int:
+        return number
+
+    def team_index(self) -> int:
+        return self.own[0]
+
+    def group_index(self) -> int:
+        return self.own[1] if self.groups > 1 else self.own[0] * 0
+
+    def map(self, function: str, a: int, b: int) -> int:
+        return a * b if function == "muli" else a + b
+
+    def group_barrier(self) -> int:
+        return GroupLowering.group_barrier(cast(Any, self))  # pyright: ignore[reportReturnType]
+
+    def team_barrier(self) -> int:
+        return GroupLowering.team_barrier(cast(Any, self))  # pyright: ignore[reportReturnType]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("teams", [1, 2, 3])
+def test_groups_and_teams_have_barriers_of_their_own(teams: int, groups: int):
+    """One for each group, then, where a team has several groups, one for each team."""
+    all_of = [Grouped(teams, groups, t, g) for t in range(teams) for g in range(groups)]
+    own = [one.group_barrier() for one in all_of]
+    assert own == list(range(3, 3 + teams * groups))
+    together = [one.team_barrier() for one in all_of]
+    if groups == 1:
+        assert together == own
+    else:
+        first = 3 + teams * groups
+        assert together == [first + t for t in range(teams) for _ in range(groups)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from simulation import Arrays, check, values
@@ -9,7 +11,7 @@ from simulation import Arrays, check, values
 import tawa
 import tawa.language as tl
 from tawa.base.layout import Mode, blocked
-from tawa.codegen.scans import as_it_lies, chosen
+from tawa.codegen.scans import LONGEST, as_it_lies, chosen, spread
 
 
 @tawa.jit
@@ -120,3 +122,26 @@ def test_what_lies_as_a_scan_goes() -> None:
     assert found.registers(3, 2) == [14]
     assert found.layout.warp == (Mode(4, 0, 1024),)
     assert chosen(row, (4096,), 0, 4).blocks == 1
+
+
+@pytest.mark.parametrize("warps", [1, 4, 8])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((64,), 0), ((4096,), 0), ((8,), 0), ((64, 64), 0), ((64, 64), 1), ((4, 128), 0),
+        ((4, 128), 1), ((2, 1024), 1), ((1024, 2), 0), ((4, 8, 16), 1), ((16, 2, 64), 2),
+    ],
+)  # fmt: skip
+def test_how_a_tile_is_spread(shape: tuple[int, ...], axis: int, warps: int) -> None:
+    """Every element once, or as often as threads are left; chunks of the axis are no longer than
+    they may be while other dimensions have lanes."""
+    found = spread(shape, axis, warps)
+    layout = found.layout
+    assert layout.verify() is None
+    assert (layout.warps, layout.threads) == (warps, 32 * warps)
+    assert found.chunk * found.lanes * found.blocks * found.warps == shape[axis]
+    held = [tuple(where) for thread in layout.coordinates.tolist() for where in thread]
+    elements = math.prod(shape)
+    assert len(set(held)) == elements
+    assert len(held) == max(elements, 32 * warps)
+    assert found.chunk <= LONGEST or found.below == 1
