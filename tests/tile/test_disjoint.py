@@ -142,3 +142,43 @@ def kernel(x, y, n):
         return
     with pytest.raises(BadArgument, match=message):
         kernel.compile("*f32", "*f32", "i32")
+
+
+@tawa.jit
+def moved(x, y, sx, sy, gap, N: tl.constexpr):
+    at = tl.program_id(0)
+    i = tl.arange(0, N)
+    tl.store(y + at * sy + i * gap, tl.load(x + at * sx + i * gap) + 1)
+
+
+def test_which_strides_a_launch_in_place_is_asked_for() -> None:
+    """Those of two arrays that may be one; not what both are counted with."""
+
+    def alike(*strides: str) -> tuple[Any, ...]:
+        return moved.compile("*f32", "*f32", *strides, N=16).spec.alike
+
+    assert alike("i32", "i32", "i32") == (("x", "y", "sx", "sy"),)
+    assert alike("i32", "i64", "i32") == ()
+    promised = running.compile("*f32", "*f32", "i32", N=16, PROMISED=False).spec
+    assert (promised.apart, promised.alike) == ((("x", "y"),), ())
+
+
+@pytest.mark.parametrize("first", [0, 1, 30, 31, 32, 33, 46])
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_promise_holds_for_every_byte(first: int, size: int) -> None:
+    """One element is read, one written: they meet if they are one."""
+
+    @tawa.jit
+    def one(x, y, a, b):
+        tl.assume_disjoint(x, y)
+        tl.store(y + b, tl.load(x + a))
+
+    both = np.zeros(64, np.int32 if size == 4 else np.int8)
+    x, y = both[:48], both[16:]
+    for at in (0, 15, 16, 31, 47):
+        if 0 <= first < 48 and at == first + 16:
+            continue
+        one[(1,)](x, y, at, first)
+    if first + 16 < 48:
+        with pytest.raises(NotDisjoint):
+            one[(1,)](x, y, first + 16, first)

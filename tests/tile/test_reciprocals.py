@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, f32, i1
+from xdsl.dialects.test import TestOp as Made
+from xdsl.ir import SSAValue
 
 import tawa
 import tawa.language as tl
 from tawa.driver.compiled import Compiled
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret.hopper import run
+from tawa.tile.dialect.ops import Splat
+from tawa.tile.passes.reciprocals import DEPTH, least
 
 
 @tawa.jit
@@ -71,3 +79,54 @@ def test_of_what_is_at_least_one(case: str) -> None:
 def test_of_what_may_be_less(case: str) -> None:
     assert "divf" in functions(compiled(case))
     assert "recip" not in functions(compiled(case))
+
+
+def unknown(kind: Any = f32) -> SSAValue:
+    return Splat(Made(result_types=[kind]).results[0], (8,)).result
+
+
+def number(value: float) -> SSAValue:
+    return Splat(arith.ConstantOp(FloatAttr(value, f32)).result, (8,)).result
+
+
+def of(function: str, *values: SSAValue) -> SSAValue:
+    return Map(function, values).result
+
+
+X, EXP, CONDITION = unknown(), of("exp", unknown()), unknown(i1)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (X, -math.inf), (number(-3.0), -3.0), (number(math.nan), -math.inf), (EXP, 0.0),
+        (of("mulf", X, X), 0.0), (of("mulf", X, EXP), -math.inf), (of("mulf", EXP, of("exp", X)), -math.inf),
+        (of("addf", EXP, number(1.0)), 1.0), (of("addf", X, number(1.0)), -math.inf),
+        (of("maxnumf", X, number(2.0)), 2.0), (of("maxnumf", number(2.0), number(5.0)), 5.0),
+        (of("maxnumf", number(math.nan), EXP), -math.inf), (of("maxnumf", X, EXP), -math.inf),
+        (of("maxnumf", EXP, of("addf", EXP, number(1.0))), 0.0),
+        (of("maxnumf", number(math.nan), number(2.0)), 2.0),
+        (of("maximumf", X, EXP), 0.0), (of("maximumf", EXP, number(2.0)), 2.0),
+        (of("minimumf", EXP, number(2.0)), 0.0), (of("minnumf", X, number(2.0)), -math.inf),
+        (of("select", CONDITION, EXP, number(2.0)), 0.0), (of("subf", EXP, X), -math.inf),
+    ],
+)  # fmt: skip
+def test_the_least_that_a_value_can_be(value: SSAValue, expected: float) -> None:
+    assert least(value) == expected
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda v: of("maxnumf", v, v), lambda v: of("maxnumf", EXP, v),
+        lambda v: of("addf", v, EXP), lambda v: of("minnumf", EXP, v),
+        lambda v: of("select", CONDITION, EXP, v),
+    ],
+    ids=["greater", "greater than another", "sum", "less", "chosen"],
+)  # fmt: skip
+def test_how_far_a_value_is_followed(around: Callable[[SSAValue], SSAValue]) -> None:
+    value = EXP
+    for _ in range(DEPTH - 1):
+        value = around(value)
+    assert least(value) == 0.0
+    assert least(around(value)) == -math.inf
