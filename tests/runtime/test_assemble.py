@@ -45,6 +45,16 @@ def test_products_come_in_order():
     assert all(f"k{number}" in product.ptx for number, product in found)
 
 
+@pytest.mark.parametrize(
+    ("cores", "expected"), [(1, 1), (2, 1), (3, 1), (4, 2), (7, 3), (8, 4), (64, 4)]
+)
+def test_half_of_the_cores_compile(
+    monkeypatch: pytest.MonkeyPatch, cores: int, expected: int
+) -> None:
+    monkeypatch.setattr(assemble, "cores", lambda: cores)
+    assert assemble.at_a_time() == expected
+
+
 class Waiting:
     """A job that is done when it is said to be."""
 

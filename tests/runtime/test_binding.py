@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tawa.language as tl
 from tawa.runtime.arguments import (
     IntegerOutOfRange,
     UnsupportedArgument,
@@ -15,6 +16,7 @@ from tawa.runtime.arguments import (
 )
 from tawa.runtime.arrays import HOST, NotAnArray, StrideNotWhole, UnsupportedElementType, view
 from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer
+from tawa.runtime.kinds import constant_kind, spread
 
 PARAMETERS = (
     BoundParameter("x"),
@@ -111,6 +113,22 @@ def test_kinds(value: Any, text: str) -> None:
     assert classify(value)[0].text == text
     assert classify(value)[0] is classify(value)[0]
     assert classify_unspecialized(value)[0].text == text.partition(":")[0]
+
+
+def test_parts_of_tuples() -> None:
+    array = np.zeros(3, np.int8)
+    kind, passed = classify((7, tl.constexpr(8), (array, ()), None))
+    given = {name: kind.text for name, kind in spread({"x": kind}).items()}
+    assert given == {
+        "x.0": "i32",
+        "x.1": "constant",
+        "x.2.0": "*i8:16",
+        "x.2.1": "constant",
+        "x.3": "none",
+    }
+    assert passed == (7, None, (array, None), None)
+    assert classify(())[0] is constant_kind(())
+    assert classify(())[1] is None
 
 
 def test_what_kernels_can_t_take() -> None:

@@ -42,6 +42,41 @@ def test_only_a_gpu_s_memory_is_on_a_device(
     assert told(monkeypatch, device=SimpleNamespace(type=type_, index=3)).device == device
 
 
+class Asked:
+    """An array that notes how its capsule is asked for; libraries may know no streams."""
+
+    def __init__(self, device: tuple[int, int], refused: type[Exception] | None = None) -> None:
+        self.device, self.refused, self.asked = device, refused, list[Any]()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device
+
+    def __dlpack__(self, **asked: Any) -> str:
+        self.asked.append(asked)
+        if asked and self.refused is not None:
+            raise self.refused
+        return "capsule"
+
+
+@pytest.mark.parametrize("number", [0, 1, dlpack.CUDA, dlpack.CUDA_MANAGED])
+def test_only_a_gpu_s_arrays_are_asked_not_to_wait(number: int) -> None:
+    for type_ in (1, 3, 10):
+        host = Asked((type_, number))
+        assert dlpack._capsule(host) == "capsule"  # pyright: ignore[reportPrivateUsage]
+        assert host.asked == [{}]
+    for type_ in (dlpack.CUDA, dlpack.CUDA_MANAGED):
+        device = Asked((type_, number))
+        assert dlpack._capsule(device) == "capsule"  # pyright: ignore[reportPrivateUsage]
+        assert device.asked == [{"stream": -1}]
+
+
+@pytest.mark.parametrize("refused", [TypeError, ValueError, RuntimeError, BufferError])
+def test_where_streams_are_not_known_the_library_waits(refused: type[Exception]) -> None:
+    device = Asked((dlpack.CUDA, 0), refused)
+    assert dlpack._capsule(device) == "capsule"  # pyright: ignore[reportPrivateUsage]
+    assert device.asked == [{"stream": -1}, {}]
+
+
 def test_arrays_of_numpy() -> None:
     whole = np.arange(48, dtype=np.int32).reshape(6, 8)
     found = dlpack.describe(whole[1:5, 2:8:2])

@@ -59,6 +59,32 @@ def test_an_address_on_a_device_is_passed_as_it_is():
     assert view(Placed(base, "float16")).device == HOST
 
 
+class TorchLike(Placed):
+    """As a tensor of PyTorch says where it lies: -1 is the CPU's memory."""
+
+    def __init__(self, base: np.ndarray, dtype: str, device: int) -> None:
+        super().__init__(base, dtype, "cpu" if device < 0 else "cuda")
+        self.number = device
+
+    def get_device(self) -> int:
+        return self.number
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_a_tensor_is_passed_as_its_address_or_in_the_cpus_memory_as_an_array(shift: int) -> None:
+    """Alignment is asked on devices alone."""
+    memory = np.zeros(80, np.uint8)
+    start = -memory.ctypes.data % 16 + 2 * shift
+    base = memory[start : start + 64].view(np.float16)
+    kind, passed = classify(TorchLike(base, "float16", HOST))
+    assert (kind.text, kind.device, kind.library) == ("*f16:16", HOST, "torch")
+    assert isinstance(passed, np.ndarray)
+    assert passed.ctypes.data == base.ctypes.data
+    kind, passed = classify(TorchLike(base, "float16", 1))
+    assert (kind.text, kind.device) == ("*f16" if shift else "*f16:16", 1)
+    assert passed == base.ctypes.data
+
+
 def test_where_an_address_says_how_far_it_reaches_that_counts():
     base = np.zeros(64, np.float32)
     first, second = Placed(base[:32], "float32"), Placed(base[32:], "float32")
