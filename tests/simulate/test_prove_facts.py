@@ -8,6 +8,10 @@ import random
 import pytest
 
 from tawa.simulate.prove.facts import Facts
+from tawa.simulate.prove.forget import (  # pyright: ignore[reportPrivateUsage]
+    _by_name,
+    _changed,
+)
 from tawa.simulate.prove.unknowns import Number, Sum, Term, applied, plus, scaled, term
 
 A, B = term("parameter", "a"), term("parameter", "b")
@@ -48,6 +52,34 @@ def _condition(number: Number) -> Term:
     assert isinstance(found, Sum)
     assert found.constant == 0
     return found.terms[0][0]
+
+
+def test_what_is_known_follows_numbers_that_change() -> None:
+    """A becomes A + 3: ranges and decisions that speak of it do, others stay; constants go."""
+    facts = Facts(modulus=4)
+    facts.put(A, (0, 4))
+    facts.put(B, (1, None))
+    whole = plus(A, B)
+    facts.truths |= {_condition(whole): False, _condition(B): True, _condition(over(A, 2)): True}
+
+    def further(number: Sum) -> Number:
+        return plus(number, 3 * dict(number.terms).get(A.terms[0][0], 0))
+
+    def gone(number: Sum) -> Number:
+        return 7 if A.terms[0][0] in dict(number.terms) else number
+
+    new = _changed(facts, further, [A.terms[0][0]])
+    assert (new.bounds(A), new.bounds(B), new.modulus) == ((-3, 1), (1, None), 4)
+    third = over(plus(A, 3), 2)
+    assert new.truths == {
+        _condition(plus(whole, 3)): False, _condition(B): True, _condition(third): True,
+    }  # fmt: skip
+    left = _changed(facts, gone, [A.terms[0][0]])
+    assert (left.bounds(A), left.bounds(B), left.truths) == (
+        (None, None),
+        (1, None),
+        {_condition(B): True},
+    )
 
 
 def test_decisions_that_no_launch_makes() -> None:
@@ -128,3 +160,20 @@ def test_what_is_known_of_a_sum_is_known_of_sums_with_it() -> None:
     assert facts.bounds(plus(plus(plus(A, B, -1), rest), 7)) == (7, 11)
     assert facts.bounds(plus(plus(B, A, -1), rest)) == (-3, 1)
     assert facts.bounds(plus(A, rest)) == (None, None)
+
+
+def test_conditions_by_other_names() -> None:
+    """A condition, its opposite and those that are made of it; numbers and others stay."""
+    first, second, new = (_condition(n) for n in (A, B, plus(A, B)))
+    by = {first: new}
+    one, other, named = term(*first), term(*second), term(*new)
+    assert _by_name(one, by) == named
+    assert _by_name(plus(1, one, -1), by) == plus(1, named, -1)
+    assert _by_name(other, by) == other
+    assert [_by_name(n, by) for n in (0, 1)] == [0, 1]
+    for function in ("andi", "ori", "xori"):
+        both = applied(function, "i1", [one, other])
+        assert _by_name(both, by) == applied(function, "i1", [named, other])
+        assert _by_name(plus(1, both, -1), by) == plus(
+            1, applied(function, "i1", [named, other]), -1
+        )
