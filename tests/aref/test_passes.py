@@ -193,3 +193,31 @@ def test_a_kernel_without_descriptors_has_one_role() -> None:
 def test_tile_ops_do_not_survive() -> None:
     for op in gemm.compile(*TYPES).module("aref").walk():
         assert not isinstance(op, DescLoad | Dot)
+
+
+@tawa.jit
+def continued(a, b, c, BETWEEN: tl.constexpr):
+    """The second product adds to the first one's result, as it is or changed."""
+    acc = tl.dot(a.load([0, 0]), b.load([0, 0]).T)
+    if BETWEEN == "twice":
+        acc = acc * 2
+    more = tl.dot(a.load([0, 64]), b.load([0, 64]).T, acc)
+    c.store([0, 0], (more + acc if BETWEEN == "read later" else more).to(tl.float16))
+
+
+@pytest.mark.parametrize(
+    ("between", "waits"), [("nothing", [2]), ("twice", [1, 1]), ("read later", [1, 1])]
+)
+def test_products_that_only_the_next_one_continues_are_waited_for_with_it(
+    between: str, waits: list[int]
+) -> None:
+    compiled = continued.compile(*TYPES[:3], between)
+    block = next(op for op in compiled.module("aref").walk() if isinstance(op, aref.DotIssue))
+    assert block.parent is not None
+    finished: list[int] = []
+    issued = 0
+    for op in block.parent.ops:
+        issued += isinstance(op, aref.DotIssue)
+        if isinstance(op, aref.DotWait):
+            finished.append(issued - op.pending.value.data - sum(finished))
+    assert finished == waits
