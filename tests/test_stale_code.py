@@ -17,6 +17,7 @@ from tests.work import calls_made
 
 import tawa
 import tawa.language as tl
+from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import NoSource
 
 
@@ -125,6 +126,88 @@ def test_attributes_of_modules_classes_and_objects_count(write: Write) -> None:
     assert run(m.kernel) == 221
     settings.box.n = tl.constexpr(2)
     assert run(m.kernel) == 222
+
+
+METHODS = """
+import functools
+
+class Base:
+    unit = 10
+    table = [1, 2]
+
+    def __init__(self, k):
+        self.k = k
+
+    def one(self):
+        return self.k
+
+    def other(self):
+        return self.table[0] * 100 + self.one() if self.k >= 0 else self.other()
+
+    @classmethod
+    def of_class(cls):
+        return cls.unit
+
+    def whole(self):
+        return getattr(self, "k")
+
+    @property
+    def twice(self):
+        return self.k * 2
+
+    def __call__(self):
+        return self.k
+
+    def times(self, x):
+        return x * self.k
+
+first, second = Base(1), Base(2)
+bound = first.one
+part = functools.partial(first.times, 3)
+constant = tl.constexpr_function(first.times)
+
+@tawa.jit
+def kernel(o):
+    tl.store(o, %s)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "before", "after"),
+    [
+        ("first.one()", "first.k = 5", 1, 5), ("first.one() + second.one()", "second.k = 5", 3, 6),
+        ("first.other()", "first.k = 5", 101, 105), ("first.other()", "Base.table[0] = 2", 101, 201),
+        ("first.other()", "first.table = [3]", 101, 301), ("Base.of_class()", "Base.unit = 7", 10, 7),
+        ("first.of_class()", "Base.unit = 7", 10, 7), ("first.whole()", "first.k = 5", 1, 5),
+        ("first.twice", "first.k = 5", 2, 10), ("first()", "first.k = 5", 1, 5),
+        ("bound()", "first.k = 5", 1, 5), ("part()", "first.k = 5", 3, 15),
+        ("constant(3)", "first.k = 5", 3, 15), ("first.one()", "Base.one = Base.whole", 1, 1),
+        ("first.one()", "first = second", 1, 2),
+    ],
+)  # fmt: skip
+def test_what_methods_read_of_their_object_counts(
+    write: Write, text: str, change: str, before: int, after: int
+) -> None:
+    m = write(METHODS % text)
+    assert run(m.kernel) == before
+    assert dependencies_of(m.kernel).unchanged()
+    exec(change, m.__dict__)
+    assert run(m.kernel) == after
+
+
+def test_what_attributes_stand_for_is_watched(write: Write) -> None:
+    """A bound method is another object each time; an equal object may be another one later."""
+    m = write(METHODS % "first.times(second.k)")
+    found = dependencies_of(m.kernel)
+    assert found.unchanged()
+    assert dependencies_of(m.kernel).digest == found.digest
+    m.second.k = 2.0
+    assert not found.unchanged()
+    assert dependencies_of(m.kernel).digest != found.digest
+    m.second.k = 2
+    assert found.unchanged()
+    del m.first
+    assert not found.unchanged()
 
 
 def test_a_name_that_hides_a_builtin_counts(write: Write) -> None:

@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from hashlib import sha256
 from typing import Any, cast
 
@@ -116,6 +117,8 @@ class _Visitor:
         self.watch = _Watch()
         self.seen: dict[int, Any] = {}
         """By identity; the values keep what is looked at alive."""
+        self.bound: set[tuple[int, int]] = set()
+        """Functions and what they were bound to, by identity."""
 
     def function(self, fn: JITFunction) -> None:
         """A function in the tile language."""
@@ -143,6 +146,24 @@ class _Visitor:
             self.parts.append(source.text)
             body = source.tree.body
         self._names(fn, body)
+
+    def method(self, value: types.MethodType) -> None:
+        """A method that is run while a kernel is compiled: what it reads of what it is bound to."""
+        fn, owner = value.__func__, value.__self__
+        self.describe(fn)
+        bound = id(fn), id(owner)
+        if bound in self.bound or not isinstance(fn, types.FunctionType) or _is_installed(fn):
+            return
+        self.bound.add(bound)
+        own = fn.__code__.co_varnames[0] if fn.__code__.co_argcount else ""
+        try:
+            body = JITFunction(fn).source.tree.body
+        except NoSource:
+            self._value("self", owner)
+            return
+        for name, attributes in _chains(body):
+            if name == own:
+                self._attributes(own, owner, attributes)
 
     def describe(self, value: Any) -> str:
         """A text of a value; what it refers to is visited."""
@@ -175,7 +196,11 @@ class _Visitor:
             self.function(jit_function(value))
             return "function"
         if isinstance(value, types.MethodType):
-            value = value.__func__
+            self.method(value)
+            return "method"
+        if isinstance(value, partial):
+            given = cast("partial[Any]", value)
+            return f"partial {self.describe((given.func, given.args, given.keywords))}"
         if isinstance(value, types.FunctionType):
             self.plain_function(value)
             return "function"
@@ -287,8 +312,10 @@ def _may_change(value: Any) -> bool:
         return any(map(_may_change, cast("Iterable[Any]", value)))
     if type(value) in PLAIN or isinstance(value, Enum | type | dtypes.dtype | dtypes.constexpr):
         return False
-    if isinstance(value, types.ModuleType | types.FunctionType | types.BuiltinFunctionType):
+    if isinstance(value, types.ModuleType | types.BuiltinFunctionType):
         return False
+    if isinstance(value, types.FunctionType | types.MethodType):
+        return False  # what they read is watched by itself
     if isinstance(value, LanguageFunction | ConstexprFunction) or is_jit_function(value):
         return False
     return not _module_of(value).startswith(LANGUAGES)
