@@ -12,9 +12,12 @@ from xdsl.ir import Operation
 
 import tawa
 import tawa.language as tl
+from tawa.aref.dialect.ops import AnyAbove
 from tawa.hopper.dialect.fragment import VoteAny
 from tawa.hopper.dialect.sync import NamedBarrierSync
+from tawa.ir.elementwise import Map
 from tawa.simulate.interpret.hopper import run
+from tawa.tile.analysis.zero import constant_of
 
 
 @tawa.jit
@@ -67,3 +70,36 @@ def test_no_warp_waits_behind_a_question(block: int, dtype: str) -> None:
     p = np.exp2(scores - scores.max(1, keepdims=True))
     exact = p @ v.astype(float) / p.sum(1, keepdims=True)
     assert abs(out - exact).max() < (0.15 if type_.itemsize == 1 else 0.01)
+
+
+@tawa.jit
+def of_maxima(q_desc: Any, k_desc: Any, out, n: Any, KIND: tl.constexpr):
+    """Sums of weights of running maxima, with a factor for what is there or without."""
+    q = q_desc.load([0, 0])
+    top = tl.full((128,), -1.0e30, tl.float32)
+    total = tl.zeros((128,), tl.float32)
+    for block in range(0, n):
+        scores = tl.dot(q, k_desc.load([block * 64, 0]).T)
+        new_top = tl.maximum(top, tl.max(scores, axis=1))
+        if KIND == "factors":
+            total = total * tl.exp2(top - new_top) + tl.sum(tl.exp2(scores - new_top[:, None]), 1)
+        top = new_top
+    tl.store(out + tl.arange(0, 128), total + top)
+
+
+@pytest.mark.parametrize(("kind", "factors"), [("none", 0), ("factors", 1)])
+def test_a_running_maximum_and_its_factors_are_behind_one_question(kind: str, factors: int) -> None:
+    compiled = of_maxima.compile("desc<f16,128x64>", "desc<f16,64x64>", "*f32", "i32", kind)
+    module = compiled.module("aref")
+    module.verify()
+    asked = [op for op in module.walk() if isinstance(op, AnyAbove)]
+    assert asked
+    for question in asked:
+        (branch,) = (use.operation for use in question.results[0].uses)
+        assert isinstance(branch, scf.IfOp)
+        assert len(branch.results) == 1 + factors
+        inside = [op.function.data for op in branch.true_region.walk() if isinstance(op, Map)]
+        assert sum(name in ("exp", "exp2") for name in inside) == factors
+        yielded = branch.false_region.block.last_op
+        assert yielded is not None
+        assert sum(constant_of(v) == 1 for v in yielded.operands) == factors

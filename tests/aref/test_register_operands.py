@@ -114,6 +114,15 @@ def test_converted_bytes(
     assert stages(compiled) == (not expected)
 
 
+@pytest.mark.parametrize(
+    ("block_k", "expected"), [(16, "ab 4"), (32, "ab 8"), (64, "ab 16"), (128, "b 0")]
+)
+def test_rows_beside_computed_ones_take_half_of_the_registers(block_k: int, expected: str) -> None:
+    sizes = {"M": 32, "N": 16, "BK": block_k, "TURNED": True, "num_warps": 1}
+    compiled = converted.compile("*f16:16", "*i8:16", "*f32:16", "i32:16", **sizes)
+    assert held(compiled) == [expected]
+
+
 @pytest.mark.parametrize(("pack", "bk"), [(8, 64), (4, 64), (8, 32), (2, 16)])
 def test_words_that_several_rows_share(pack: int, bk: int) -> None:
     a, rng, (n, k) = Arrays(), np.random.default_rng(1), (64, 2 * bk)
