@@ -44,6 +44,7 @@ def test_what_no_gpu_would_run_runs_and_is_said_once():
     assert "expected: at most 232448 bytes" in str(caught[0].message)
     assert "test_host_launch.py:" in str(caught[0].message), "the user's line"
     assert caught[0].filename == __file__, "the warning points at the launch"
+    assert (compiled.spec.threads, compiled.spec.arguments) == (32, ("x",)), "of no launch"
     (found,) = compiled.decided(OnlySimulated)
     assert "does not compile for sm_90a" in found.why
     with warnings.catch_warnings():

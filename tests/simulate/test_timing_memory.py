@@ -65,3 +65,18 @@ def test_ctas_draw_tickets_in_turn():
         assert sum(part.read for part in parts) == 4 * 128 * tickets
         times.append(predict_launch(module, (132,), arguments, clock_ghz=1.5).kernel_seconds)
     assert 3 < times[1] / times[0] < 5
+
+
+@tawa.jit
+def copied(x, y, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at).to(tl.float16))
+
+
+@pytest.mark.parametrize("warps", [1, 2, 8])
+def test_what_goes_through_pointers_is_counted_once(warps: int):
+    arguments = [np.zeros(4096, np.float32), np.zeros(4096, np.float16)]
+    module = copied.compile(*arguments, 1024, num_warps=warps).module("hopper")
+    amounts = Launch(module, (4,), arguments, H100).amounts((3, 0, 0))
+    assert (amounts.read, amounts.written) == (4 * 1024, 2 * 1024)
+    assert (amounts.loads, amounts.loaded, amounts.stored, amounts.flops) == (0, 0, 0, 0)
