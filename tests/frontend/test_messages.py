@@ -441,7 +441,7 @@ error[TypeMismatch]: `+` of a pointer and fp32
         "i32",
         "x = tl.sum(tl.arange(0, 8), axis=1)",
         """\
-error[BadArgument]: axis 1 does not exist
+error[BadArgument]: invalid axis 1
   --> 2:9
    |
  2 |     x = tl.sum(tl.arange(0, 8), axis=1)

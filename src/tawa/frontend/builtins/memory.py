@@ -294,8 +294,8 @@ def make_tensor_descriptor(
         raise fail(
             f.b,
             BadArgument,
-            f"a row of the block {list(block)} has {block[-1] * element.itemsize} bytes",
-            expected=f"at least {COPIED_BYTES} bytes, as the copy engine moves",
+            f"Descriptor block shape must have at least {COPIED_BYTES} bytes in its last dimension",
+            found=f"{list(block)}, with rows of {block[-1] * element.itemsize} bytes",
             hint="take longer rows, or load through pointers",
         )
     sizes = _scalars(f, given, "a size", int32)

@@ -70,7 +70,7 @@ def axis_argument(f: FunctionCompiler, axis: Value, rank: int) -> int:
         raise fail(
             f.b,
             BadArgument,
-            f"axis {number} does not exist",
+            f"invalid axis {number}",
             expected=f"{-rank} to {rank - 1}" if rank else "a tensor with dimensions",
         )
     return number % rank
