@@ -59,11 +59,30 @@ def test_a_declared_integer_computes_in_its_own_width() -> None:
     assert out[0] == 10**10
 
 
-def test_one_is_no_constant_where_the_type_is_declared() -> None:
-    out = np.zeros(1, np.int64)
-    compiled = square[(1,)](out, 1)
-    assert out[0] == 1
-    assert len(compiled.spec.parameters) == 2
+@tawa.jit
+def strided(x, y, sx: int, sy: tl.int64, n: tl.uint8, B: tl.constexpr):
+    tl.static_assert(sx.dtype == tl.int32)
+    tl.static_assert(sy.dtype == tl.int64)
+    tl.static_assert(n.dtype == tl.uint8)
+    i = tl.arange(0, B)
+    tl.store(y + i * sy, tl.load(x + i * sx) + (n * 255 + n).to(tl.float32))
+
+
+@pytest.mark.parametrize(("sx", "sy", "n"), [(1, 1, 1), (2, 1, 1), (1, 2, 3), (2, 2, 1)])
+def test_one_keeps_the_type_that_is_declared(sx: int, sy: int, n: int) -> None:
+    x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    strided[(1,)](x, y, sx, sy, n, B=32)
+    np.testing.assert_array_equal(y[::sy][:32], x[::sx][:32] + (n * 255 + n) % 256)
+
+
+def test_one_is_known_where_the_type_is_declared() -> None:
+    """Neighbours are loaded together where a stride is 1, as where nothing declares its type."""
+    x = np.zeros(4096, np.float32)
+    unit = strided.compile(x, x.copy(), 1, 1, 5, B=512)
+    assert unit.sass.count("LDG.E.128") == 1
+    assert "LDG.E.128" not in strided.compile(x, x.copy(), 2, 1, 5, B=512).sass
+    named = strided.compile("*f32:16", "*f32:16", "i32:=1", "i64:=1", "u8", B=512)
+    assert named.sass.count("LDG.E.128") == 1
 
 
 def test_every_kind_of_number() -> None:

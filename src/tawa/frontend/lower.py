@@ -38,6 +38,7 @@ from tawa.frontend.source.arguments import (
     ArgType,
     DescriptorArg,
     PointerArg,
+    ScalarArg,
     missing_constants,
     run_time_parameters,
 )
@@ -92,7 +93,7 @@ def lower_to_tile(
                 compiler.bind_parameter(name, value, constant=True)
         for name, kind, argument in zip(names, types, block.args, strict=True):
             hint(argument, name.replace(".", "_"))
-            parts[name] = _value(kind, argument, const=name in read_only)
+            parts[name] = _value(b, kind, argument, const=name in read_only)
         for name, value in _joined(parts).items():
             compiler.scope.set(name, value, span)
     result = compiler.run(function.source.tree.body)
@@ -218,9 +219,11 @@ def _ir_argument(kind: ArgType) -> Attribute:
     return ir_type(kind.type)
 
 
-def _value(kind: ArgType, argument: SSAValue, *, const: bool) -> Value:
+def _value(b: Builder, kind: ArgType, argument: SSAValue, *, const: bool) -> Value:
     if isinstance(kind, DescriptorArg):
         return Descriptor(argument, kind.element, kind.block_shape)
+    if isinstance(kind, ScalarArg) and kind.unit:
+        return Tensor(b.constant(1, _ir_argument(kind)), kind.type)
     if isinstance(kind, PointerArg) and const:
         return Tensor(argument, pointer_type(kind.element, const=True))
     return Tensor(argument, kind.type)

@@ -160,8 +160,8 @@ INTEGER_KINDS = IntegerKinds()
 def declared_classifier(type: str, align: bool) -> Classifier:
     """As `classify`, for a parameter whose annotation declares its type (`i64`, `bf16`, `*f16`).
 
-    As in Triton, such an integer is never compiled in for being 1; `align` says whether 16 that
-    divides it matters.
+    As in Triton, such an integer stays a number of its type when it is 1, but kernels know its
+    value; `align` says whether that and 16 that divides it matter.
     """
     if type.startswith("*"):
         return partial(_declared_pointer, type)
@@ -200,7 +200,7 @@ def _declared_integer(type: str, align: bool, value: Any) -> Classified:
             expected=f"{low} to {high}",
             found=str(number),
         )
-    kind = kind_of(type, align and number % ALIGNMENT == 0)
+    kind = kind_of(type, align and number % ALIGNMENT == 0, unit=align and number == 1)
     return kind, number if number < 1 << bits - 1 else number - (1 << bits)  # as signed bits
 
 

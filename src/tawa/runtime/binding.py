@@ -251,14 +251,15 @@ def type_kind(name: str, text: str) -> Kind:
     """The kind that a type's text names. Raises `BadTypeText`."""
     type_, _, rest = text.partition(":")
     known = type_.startswith(("*", "desc<")) or type_ in SCALAR_CODES
-    if not known or rest not in ("", "16", "1", "+"):
+    if not known or rest not in ("", "16", "1", "=1", "+"):
         raise BadTypeText(
             f"the type of argument `{name}` can't be read",
             expected="`*f16`, `desc<f16,128x64>`, `i32` or `f32`",
             found=repr(text),
             hint="give an array or a number instead, and its type is taken",
         )
-    return kind_of(type_, divisible=rest == "16", one=rest == "1", positive=rest == "+")
+    divisible, positive, unit = rest == "16", rest == "+", rest == "=1"
+    return kind_of(type_, divisible, rest == "1", positive=positive, unit=unit)
 
 
 def selected(

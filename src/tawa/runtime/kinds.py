@@ -22,6 +22,7 @@ class Kind:
       `constant` of a part of a tuple that is compiled in.
     - `divisible`: an address or integer that is a multiple of 16.
     - `one`: an integer that is 1.
+    - `unit`: an integer of a declared type that is 1; it keeps its type, and is passed.
     - `positive`: a float that is an ordinary positive number (`arguments.SMALLEST` to `LARGEST`).
     - `device`: where an array or descriptor lies (`HOST` for the CPU); None for scalars.
     - `library`: whose current stream a launch uses: `torch`, `cupy`, or none.
@@ -35,6 +36,7 @@ class Kind:
     library: str = ""
     constant: Any = None
     positive: bool = False
+    unit: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -49,7 +51,12 @@ class Kind:
     @property
     def text(self) -> str:
         """The kind as the compiler's cache key shows it, without its place."""
-        marks = (":16", self.divisible), (":1", self.one), (":+", self.positive)
+        marks = (
+            (":16", self.divisible),
+            (":1", self.one),
+            (":+", self.positive),
+            (":=1", self.unit),
+        )
         return self.type + "".join(mark for mark, holds in marks if holds)
 
 
@@ -61,9 +68,10 @@ def kind_of(
     device: int | None = None,
     library: str = "",
     positive: bool = False,
+    unit: bool = False,
 ) -> Kind:
     """The one `Kind` with these properties."""
-    return Kind(type, divisible, one, device, library, positive=positive)
+    return Kind(type, divisible, one, device, library, positive=positive, unit=unit)
 
 
 def constant_kind(value: Any) -> Kind:

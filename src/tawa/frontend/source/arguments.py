@@ -36,12 +36,13 @@ class PointerArg:
 class ScalarArg:
     """A number; `divisible` divides every value that the kernel will be called with.
 
-    `positive`: each is an ordinary positive float, between 2^-64 and 2^64.
+    `positive`: each is an ordinary positive float, between 2^-64 and 2^64. `unit`: each is 1.
     """
 
     type: dtype
     divisible: int = 1
     positive: bool = False
+    unit: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,18 +63,18 @@ def parse_argument(text: str) -> ArgType:
     """An argument type in signature notation.
 
     `*f16` is a pointer, `i32` a number, `desc<f16, 128x64>` a descriptor, and `:16` after the
-    first two says what divides it; `f32:+` is a positive number, 2^-64 to 2^64. Element types have
-    any spelling (`fp16`, `float16`, `f16`).
+    first two says what divides it; `f32:+` is a positive number, 2^-64 to 2^64, and `i32:=1` one
+    that is 1. Element types have any spelling (`fp16`, `float16`, `f16`).
     """
     body, _, mark = text.strip().partition(":")
-    divisible = int(mark) if mark and mark != "+" else 1
+    divisible = int(mark) if mark.isdigit() else 1
     if body.startswith("desc<"):
         element, _, shape = body.removeprefix("desc<").rstrip(">").partition(",")
         sizes = tuple(int(size) for size in shape.strip().split("x"))
         return DescriptorArg(dtype_named(element.strip()), sizes)
     if body.startswith("*"):
         return PointerArg(dtype_named(body[1:]), divisible)
-    return ScalarArg(dtype_named(body), divisible, mark == "+")
+    return ScalarArg(dtype_named(body), divisible, mark == "+", mark == "=1")
 
 
 @dataclass(frozen=True)
