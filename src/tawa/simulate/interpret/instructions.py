@@ -409,7 +409,7 @@ class Instructions:
     def knows(self, barrier: Mbarrier, phase: int, what: str) -> None:
         """Raise unless all running warps come after the phase before.
 
-        If not, a wait may go on a whole iteration early, and an arrival count in the phase before.
+        If not, a wait may go on a whole round early, and an arrival count in the phase before.
         """
         clock = self.clock[self.rows, TIMED].min(axis=0)
         known = clock[barrier.component] >= phase or barrier.after_last(clock)
