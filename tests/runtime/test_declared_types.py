@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,12 @@ import tawa
 import tawa.language as tl
 from tawa.frontend.source.errors import StaticAssertion, TypeMismatch
 from tawa.language.annotations import declaration_of
-from tawa.runtime.arguments import IntegerOutOfRange, WrongDeclaredArgument, declared_classifier
+from tawa.runtime.arguments import (
+    IntegerOutOfRange,
+    WrongDeclaredArgument,
+    classify,
+    declared_classifier,
+)
 from tawa.runtime.launch import bf16_bits
 
 
@@ -168,3 +174,58 @@ def test_bits_of_bf16_round_to_even() -> None:
 def test_a_float_beyond_the_declared_type_is_infinite() -> None:
     assert declared_classifier("f16", True)(1e9)[1] == float("inf")
     assert declared_classifier("f32", True)(-1e300)[1] == float("-inf")
+
+
+@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("sign", ["i", "u"])
+def test_what_integers_of_a_declared_type_are_passed_as(sign: str, bits: int, align: bool) -> None:
+    """All of the range and no more, as signed bits; 16 that divides it matters if it is asked."""
+    passed = declared_classifier(f"{sign}{bits}", align)
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if sign == "i" else (0, 2**bits - 1)
+    for value in {low, low + 1, low + 16, -16, -1, 0, 1, 15, 16, 17, high // 2, high - 15, high}:
+        if not low <= value <= high:
+            continue
+        kind, number = passed(value)
+        assert (kind.type, kind.one) == (f"{sign}{bits}", False)
+        assert kind.divisible is (align and value % 16 == 0)
+        assert -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
+        assert (number - value) % 2**bits == 0
+        if bits < 64 or sign == "i":
+            assert passed(np.int64(value)) == (kind, number)
+    for value in (low - 1, high + 1):
+        with pytest.raises(IntegerOutOfRange, match=f"{low} to {high}"):
+            passed(value)
+
+
+@pytest.mark.parametrize(
+    ("type", "value", "expected"),
+    [
+        ("i1", 2, True), ("i1", 0, False), ("i1", np.bool_(True), True), ("i1", np.int8(0), False),
+        ("f32", 2, 2.0), ("f32", True, 1.0), ("f64", np.float32(0.5), 0.5), ("bf16", 1e39, float("inf")),
+        ("f16", -0.0, -0.0), ("f16", 65519.0, 65519.0), ("f16", 65520.0, float("inf")),
+        ("f32", 1e39, float("inf")), ("bf16", -1e300, float("-inf")), ("f64", -1e300, -1e300),
+        ("i32", True, 1), ("i32", np.array(7), 7), ("u8", np.uint8(255), -1),
+    ],
+)  # fmt: skip
+def test_numbers_of_other_kinds(type: str, value: Any, expected: Any) -> None:
+    found = declared_classifier(type, True)(value)[1]
+    assert (found, str(found)) == (expected, str(expected))
+
+
+@pytest.mark.parametrize("type", ["i1", "i32", "u64", "f16", "bf16", "f64"])
+@pytest.mark.parametrize("value", [None, "1", np.zeros(1), 1j, Fraction(1, 2), 0.5], ids=repr)
+def test_what_is_no_number(type: str, value: Any) -> None:
+    if value == 0.5 and type[0] in "fb":
+        value = np.float32([0.5])
+    with pytest.raises(WrongDeclaredArgument, match=f"declares {type}"):
+        declared_classifier(type, True)(value)
+
+
+def test_pointers_keep_where_they_lie() -> None:
+    """The declared type, and what is known of the array; nothing of no array."""
+    memory = np.zeros(64, np.uint8)
+    kind, passed = declared_classifier("*f16", True)(memory)
+    assert (kind.text, kind.one, kind.library) == ("*f16:16", False, "numpy")
+    assert passed is memory
+    assert declared_classifier("*f16", True)(None) == classify(None)
