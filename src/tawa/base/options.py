@@ -45,17 +45,19 @@ class Options:
     """
 
     target: str = SM_90A.target
+    """The architecture that machine code is for; there is no other."""
     chip: str | None = None
     """The GPU whose memory and clock are reckoned with: `"h100"` or `"h200"`.
 
-    By default that of the device, and `"h100"` where there is none.
+    By default it is the GPU that is there, and `"h100"` where there is none.
     """
     num_warps: int = 4
     """Warps of a kernel that is not specialised (Triton's meaning)."""
     num_stages: int | None = None
     """D: slots of each ring of asynchronous references in a loop.
 
-    A launch of at most half as many programs as multiprocessors takes all that there is room for.
+    A launch of at most half as many programs as multiprocessors takes all slots that there is
+    room for.
     """
     mma_depth: int | None = None
     """P: matrix instructions of earlier iterations left in flight."""
@@ -66,9 +68,9 @@ class Options:
     slice_k: int = 1
     """Teams of consumers that share the iterations of the loop over K (1 to 4).
 
-    Each adds up every so-many-th iteration, and the first adds up their sums: for loops that only
-    add up products, of kernels with fewer programs than the device has multiprocessors. Each team
-    has `num_stages` slots. Left unset, a launch of few programs chooses it.
+    Each takes every `slice_k`-th iteration, and the first team adds up their sums. It is for loops
+    that only add up products, in kernels with fewer programs than the device has multiprocessors.
+    Each team has `num_stages` slots. If it is left unset, a launch of few programs chooses it.
     """
     specialize: bool | None = None
     """`True`: producer and consumer warp groups, or an error saying why not. `False`: one role."""
@@ -77,14 +79,14 @@ class Options:
     deal: int | str = 1
     """Consecutive programs that a CTA of a persistent kernel takes at a time (1 to 8).
 
-    `"even"`: programs of different work go, in the order of the grid, to the CTA that is free
-    first, and the last of them longest first. Their work follows from the bounds of the kernel's
-    loops, program ids and scalar arguments; it is planned before the launch.
+    `"even"` is for programs of different work. In the order of the grid each goes to the CTA that
+    is free first, and of the last ones the longest goes first. Their work follows from the bounds
+    of the kernel's loops, program ids and scalar arguments; it is planned before the launch.
     """
     cluster: int = 1
-    """CTAs of a cluster, consecutive programs; loads they agree on are multicast."""
+    """CTAs of a cluster: consecutive programs. Loads that they share are multicast."""
     staging: int | None = None
-    """Buffers of 64 columns each consumer has to stage descriptor stores in."""
+    """Buffers of 64 columns in which each consumer stages descriptor stores."""
     overlap: bool | None = None
     """`False` keeps the order of loops whose products feed ordinary code (no modulo schedule)."""
     alternate: bool = False
@@ -99,14 +101,14 @@ class Options:
     bulk_copies: bool | None = None
     """Tiles that pointers address are copied by the copy engine where they are boxes of rows.
 
-    By default not where warps multiply by themselves: what tests a box takes longer than copying
-    the few bytes of such tiles.
+    By default they are not where warps multiply by themselves: testing for a box takes longer than
+    copying the few bytes of such tiles.
     """
     load_together: bool = False
-    """What an iteration of a loop loads fills one slot, for all of which consumers wait once.
+    """All that an iteration of a loop loads fills one slot, for which consumers wait once.
 
-    A wait and a return of a slot less an iteration, for slots that are held as long as any tile of
-    them is read: for short iterations, with memory for three slots or more.
+    That saves a wait and a return of a slot in each iteration, but a slot is held as long as any
+    of its tiles is read. It is for short iterations, with memory for three slots or more.
     """
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
@@ -114,7 +116,7 @@ class Options:
     may_overlap: tuple[tuple[str, str], ...] = ()
     """Pairs of arguments whose memory may overlap; a launch finds them by itself.
 
-    Arrays of different arguments are taken to be apart otherwise. A launch looks at its arrays, for
+    Otherwise arrays of different arguments are taken to be apart. A launch looks at its arrays, for
     the pairs that matter to its kernel, and runs code that is right for those that do overlap.
     """
 
@@ -122,15 +124,15 @@ class Options:
     """Arguments whose descriptors' blocks are addressed one element each; a launch finds them.
 
     The copy engine can not do what a launch asks of these: rows that are written end inside a piece
-    of 16 bytes, or those of a descriptor that the kernel makes begin inside one. Loads of
-    descriptors that the launch passes are done by the engine in any case.
+    of 16 bytes, or rows of a descriptor that the kernel makes begin inside one. The engine always
+    does the loads of descriptors that the launch passes.
     """
 
     same_array: tuple[tuple[str, str], ...] = ()
     """Pairs of arguments that start at one address, and of integers that are equal.
 
-    A launch in place finds them by itself: the arrays, and their strides if the kernel takes those
-    of each.
+    A launch that works in place finds them by itself: the arrays, and their strides if the kernel
+    takes each array's.
     """
 
     enable_fp_fusion: bool = True
@@ -151,12 +153,13 @@ class Options:
     launch_pdl: bool = False
     """The launch begins while kernels before it still run, and waits for them before it works.
 
-    For short kernels after others on a stream. What it waits for is over, and its writes are seen;
-    a kernel before it that calls `gdc_launch_dependents` lets it begin earlier.
+    It is for short kernels after others on a stream. When the wait ends, the kernels before are
+    done, and their writes are seen. One of them that calls `gdc_launch_dependents` lets it begin
+    earlier.
     """
 
     maxnreg: int | None = None
-    """Registers that a thread may use at most, of a kernel that is then of one role."""
+    """Registers that a thread may use at most. The kernel then has one role."""
 
     num_ctas: int = 1
     """CTAs of a program: 1. A wish of Triton's kernels for more is left open."""

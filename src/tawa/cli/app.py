@@ -160,14 +160,15 @@ def check(
 ) -> None:
     """Check that a kernel's programs and warp groups communicate safely; needs no GPU.
 
-    Runs the launch of `example_NAME()` at the tile level, where accesses of global memory by two
-    programs that nothing orders, outside of arrays, or of what nobody wrote are errors. Then it
-    simulates the launch at the last level of the compiler, with warp groups, copies and matrix
-    instructions as concurrent actors, searches every order in which they can communicate, runs the
-    PTX, and compares the results of the three. The claim is about that launch and its sizes.
+    It runs the launch of `example_NAME()` at the tile level. There it finds accesses of global
+    memory that nothing orders between two programs, accesses outside of arrays, and loads of what
+    nobody wrote. Then it simulates the launch at the last level of the compiler, with warp groups,
+    copies and matrix instructions as concurrent actors, and searches every order in which they can
+    communicate. It runs the PTX, and compares the results of the three. These claims are about that
+    launch and its sizes. Where it can, it also proves the communication for every launch.
 
     The exit status is 0 for a launch that is proved, 1 for one that is unsafe, and 3 for one of
-    which too little could be seen: a limit was reached.
+    which too little could be seen, because a limit was reached.
     """
     from tawa.cli.check import check_combinations, check_example
     from tawa.simulate.interpret.limits import Limits
@@ -253,8 +254,8 @@ def tune(
     """Find the best options for a kernel's launch, and what each candidate takes.
 
     The launch is that of `example_NAME()`. On arrays of a GPU the best few are measured; without
-    one, candidates are ranked by the timing model and nothing runs. Around a kernel that is tuned
-    (`tawa.autotune`), its configurations are what is chosen among.
+    one, the timing model ranks the candidates and nothing runs. For a kernel that is tuned
+    (`tawa.autotune`), the candidates are made of its configurations.
     """
     from tawa.cli.tuning import tune_example
 

@@ -64,7 +64,7 @@ def jit(
     constants and options compiles. Errors are `tawa.TawaError`s, which point into the source.
     `help(tawa.Kernel)` lists what else a kernel can do: `compile`, `warmup`, `predict`.
 
-    Of a kernel that Triton tunes, or computes parameters of, it makes one that Tawa does.
+    If Triton tunes the kernel, or computes parameters of it, Tawa does so instead.
 
     Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
     for 1 and for multiples of 16, those in `do_not_specialize_on_alignment` for multiples of 16.

@@ -195,9 +195,9 @@ class Kernel(JITFunction):
     ) -> LaunchPrediction:
         """How long `kernel[grid](*args, **kwargs)` would take; needs no device.
 
-        On the chip of the option `chip`, by default that of the device that is there (an H100
-        without one). The clock is a guess, what the power limit leaves large products, since the
-        model knows no power: predictions are for comparing.
+        The chip is that of the option `chip`; by default the one that is there, or else an H100.
+        The model knows no power, so it guesses the clock: what the power limit leaves to large
+        products. Predictions are for comparing.
         """
         from tawa.driver.prediction.launches import predict
 
@@ -283,7 +283,7 @@ class Kernel(JITFunction):
 
     @property
     def chip(self) -> Chip:
-        """What launches are compiled for that say nothing else: the first device's chip."""
+        """The chip that launches are compiled for if they name none: the first device's."""
         return driver.chip()
 
     @property

@@ -96,11 +96,11 @@ def configuration(
     `masked` says that rows see different keys, `modified` that scores are capped or modified (which
     takes registers), `narrow` that weights are e4m3, `grouped` that heads share keys, `lse` that
     rows' sums are stored (which takes some registers, too). A persistent kernel runs on from tile
-    to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take
-    iterations at the tensor core, read keys and values less often; their tiles of 192 rows waste
-    more of a short triangle. Four, of up to 64 columns, share even more, at less power. Where there
-    are many short tiles, of 128 rows, two CTAs share a multiprocessor: each works under the ends
-    and starts of the other's tiles.
+    to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take turns at
+    the tensor core, read keys and values less often; their tiles of 192 rows waste more of a short
+    triangle. Four, for up to 64 columns, share even more, at less power. Where there are many short
+    tiles, of 128 rows, two CTAs share a multiprocessor: each works under the ends and starts of the
+    other's tiles.
     """
     if element_bytes == 1 and not narrow:
         return Configuration(128, 64)

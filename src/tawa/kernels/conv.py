@@ -169,7 +169,7 @@ def conv3d(
     activation: Any = None,
     dtype: str | None = None,
 ) -> Any:
-    """That of `x` [N, D, H, W, C] with `w` [K, T, R, S, C / groups]: [N, DO, P, Q, K].
+    """The convolution of `x` [N, D, H, W, C] with `w` [K, T, R, S, C / groups]: [N, DO, P, Q, K].
 
     The rest as in `conv2d`.
 

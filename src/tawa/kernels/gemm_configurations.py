@@ -51,7 +51,7 @@ class Product:
 
     `columns` is what a tile's columns should be a multiple of (128 bytes if B lies as [K, N]).
     `aligned` says of A and of B whether their rows in memory start with a line of 128 bytes,
-    `transposed` whether they have to be transposed on the way: those across K, but of 16 bits.
+    `transposed` whether they have to be transposed on the way: those across K, if not of 16 bits.
     `by_elements` says that the hardware can't store C's blocks.
     """
 
@@ -93,7 +93,7 @@ class Configuration:
     With `split` > 1 as many programs share a tile, each with a part of K; a second kernel adds
     their results up. Groups lie along M, or along N (`along_n`); with a `group_m` of 0 programs
     walk all the way. `copied` says of A and of B whether they are first copied, to rows along K
-    that start with lines. `elements`: operands lie anyhow, and are loaded element by element.
+    that start with lines. `elements`: operands may lie in any way, and are loaded one by one.
     """
 
     block_m: int

@@ -70,10 +70,10 @@ def range(
 ) -> Any:
     """Iterate in a `for` loop like Python's `range`, with wishes for how to compile the loop.
 
-    `row_ends`, an integer for each row of the tiles that the loop carries, promises that the
-    iterations from that counter on change nothing in the row: masked keys, say, of a causal
-    attention. Warp groups that share the rows then leave out iterations that none of their own rows
-    needs. The simulator checks the promise.
+    `row_ends`, an integer for each row of the tiles that the loop carries, promises that iterations
+    from that counter on change nothing in the row. In a causal attention all their keys are masked.
+    Warp groups that share the rows then leave out iterations that none of their own rows needs. The
+    simulator checks the promise.
     """
 
 
@@ -448,8 +448,8 @@ def reduce_or(input: Any, axis: Whole | None = None, keep_dims: Flag = False) ->
 def reduce(input: Any, axis: Whole | None, combine_fn: Any, keep_dims: Flag = False) -> Any:
     """Combine along `axis` with a jitted function of two scalars, in any order.
 
-    It has to be associative, and its operands to be able to change places: `associative_scan` keeps
-    their order, `reduce` does not, as in Triton.
+    The function has to be associative and commutative: `associative_scan` keeps the order of its
+    operands, `reduce` does not, as in Triton.
     """
 
 

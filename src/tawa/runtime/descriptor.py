@@ -205,13 +205,13 @@ class TensorDescriptor:
         return made
 
     def without_base(self) -> TensorDescriptor:
-        """How a tensor lies, without the array: what `alike` is asked of, and keeps none alive."""
+        """The descriptor without its array, which it does not keep alive; `alike` still works."""
         made = TensorDescriptor.__new__(TensorDescriptor)
         made.device, made.geometry, made.kind = self.device, self.geometry, self.kind
         return made
 
     def alike(self, base: Any) -> TensorDescriptor:
-        """The descriptor of another array, which lies as this one's does: it is not looked at."""
+        """The descriptor of another array that lies as this one's does, which is not checked."""
         made = self.without_base()
         made._base = base
         reader = getattr(base, "data_ptr", None)

@@ -97,10 +97,9 @@ class Timeline:
       kernel's, and one for each multiprocessor of others.
     - `kilobytes`: device memory for each warp group of them, a power of two; 4 KiB hold about 400
       iterations of a loop with 2 points. What does not fit is not recorded, and `missing` says so.
-    - `detail`: `"coarse"` keeps a few points of each loop's iteration and each tile, `"fine"` one
-    at
-      every wait and issue, which lengthens short loops, `"tiles"` none in inner loops. Where the
-      points would make a kernel spill there are fewer, and `missing` says so.
+    - `detail`: `"coarse"` keeps a few points of each loop's iteration and each tile. `"fine"` keeps
+      one at every wait and issue, which lengthens short loops. `"tiles"` keeps none in inner loops.
+      Where the points would make a kernel spill there are fewer, and `missing` says so.
 
     Launches of NumPy arrays get the simulator's times. A launch is read (and waited for) when it is
     first asked for. Raises `BadTimeline`.

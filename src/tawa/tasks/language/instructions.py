@@ -26,9 +26,9 @@ def partition_by_mma(
     """Cut a tile as a matrix instruction takes it: (rows, columns, depth), such as (64, 256, 16).
 
     `operand` is "A", "B" or "C" (the accumulator). Boxes have 64 rows of C and A for a warp group,
-    16 for a warp, the instruction's columns of C and B, and all of the depth. That products of what
-    is launched are made by this instruction is a promise, which the compiled kernel is held to
-    (`LayoutUnmet`). Raises `BadPartition`.
+    16 for a warp, the instruction's columns of C and B, and all of the depth. The cut promises that
+    this instruction makes the products of what is launched. A compiled kernel in which it does not
+    is an error (`LayoutUnmet`). Raises `BadPartition`.
     """
     place = users_place()
     m, n, k = instruction
