@@ -19,14 +19,17 @@ LEVELS = ("tile", "hopper", "ptx")
 
 
 def loaded(compiled: Compiled) -> list[tuple[int, ...]]:
-    """The shapes of what is loaded through pointers, without a ring."""
+    """The shapes of what is loaded through pointers, without a ring.
+
+    Iterations that are done together load alike.
+    """
     found = (op for op in compiled.module("aref").walk() if isinstance(op, Load))
-    return [shape_of(op.result.type) for op in found]
+    return list(dict.fromkeys(shape_of(op.result.type) for op in found))
 
 
 def repeats(compiled: Compiled) -> list[int]:
     found = (op for op in compiled.module("aref").walk() if isinstance(op, Repeat))
-    return [op.times.value.data for op in found]
+    return list(dict.fromkeys(op.times.value.data for op in found))
 
 
 @tawa.jit

@@ -96,6 +96,27 @@ def test_tensors(line, kept):
     assert counts == Counter({"tile.store": 1, "tile.reduce": 1, **kept})
 
 
+@pytest.mark.parametrize(
+    ("exponent", "kept"),
+    [("1.0", {}), ("2.0", {"mulf": 1}), ("3.0", {"mulf": 2}), ("4.0", {"mulf": 2}),
+     ("5.0", {"pow": 1, "arith.constant": 1}), ("0.5", {"pow": 1, "arith.constant": 1}),
+     ("-2.0", {"pow": 1, "arith.constant": 1})],
+)  # fmt: skip
+def test_small_whole_powers_are_products(exponent: str, kept: dict[str, int]) -> None:
+    parsed = module(
+        f"%e = arith.constant {exponent} : f32\n%r = ew.map pow(%x, %e) : (f32, f32) -> f32\n"
+        "tile.store %p, %r : !tawa.ptr<f32>, f32",
+        "%p : !tawa.ptr<f32>, %x : f32",
+    )
+    simplify(parsed)
+    parsed.verify()
+    names = [
+        op.properties["function"].data if op.name == "ew.map" else op.name for op in parsed.walk()
+    ]
+    counts = Counter(names) - Counter(("builtin.module", "func.func", "func.return"))
+    assert counts == Counter({"tile.store": 1, **kept})
+
+
 def test_effects_stay_and_unused_reads_go():
     counts = ops_after(
         "%v = tile.load %p : !tawa.ptr<i32> -> i32\n"

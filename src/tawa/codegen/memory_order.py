@@ -32,7 +32,7 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.spans import copy_span
-from tawa.codegen.places import Places, places_of
+from tawa.codegen.places import Places, places_of, same_in_each_thread
 from tawa.hopper.dialect.assembly import InlineAssembly
 from tawa.hopper.dialect.atomic import GlobalAtomic, MemoryFence
 from tawa.hopper.dialect.memory import BulkWait
@@ -330,11 +330,13 @@ def _orders(op: Operation) -> bool:
 
 
 def _same_elements(earlier: Access, later: Access) -> bool:
-    """Whether each thread comes to the elements that it came to before."""
-    own = earlier.own
-    if own is None or own != later.own:
-        return False
-    return isinstance(own, str) or not any(is_inside(own, loop) for loop in earlier.aged)
+    """Whether no thread comes to elements that another came to before."""
+    own, other = earlier.own, later.own
+    if own is None or other is None or isinstance(own, str) or isinstance(other, str):
+        return own is not None and own == other
+    if own == other and not any(is_inside(own, loop) for loop in earlier.aged):
+        return True
+    return same_in_each_thread(own, other, earlier.aged)
 
 
 def _apart(earlier: Access, later: Access) -> bool:

@@ -38,6 +38,7 @@ from tawa.partition.partition import Partition
 from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleLoops
 from tawa.tile.passes.accumulate import FuseAccumulate
+from tawa.tile.passes.batched_loads import BatchedLoads
 from tawa.tile.passes.carried_descriptors import CarriedDescriptors
 from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
@@ -112,6 +113,7 @@ def whole_tiles(options: Options, decided: Decisions) -> list[Any]:
         # What loops carry in place of tiles of pointers and of what is reduced.
         CarriedPointers(),
         LateReductions(options),
+        BatchedLoads(options, decided),
         Partition(options, decided),
     ]
 

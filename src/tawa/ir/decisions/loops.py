@@ -22,6 +22,19 @@ class ComputedWhereStored(Decision):
 
 
 @dataclass(frozen=True)
+class IterationsBatched(Decision):
+    """Several iterations of a loop are one, whose loads come first."""
+
+    count: int
+    by = "batched-loads"
+
+    @property
+    def sentence(self) -> str:
+        """How many."""
+        return f"{self.count} iterations at a time, their loads first"
+
+
+@dataclass(frozen=True)
 class MasksLeftOut(Decision):
     """A loop is split: where masks hold for whole tiles, they are left out."""
 

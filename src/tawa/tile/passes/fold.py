@@ -32,6 +32,10 @@ ABSORBING = {"muli": 0, "andi": 0}
 """Functions and the operand that is the result."""
 
 
+WHOLE_POWERS = 4
+"""Exponents up to which a power is products: each at least as exact as the function."""
+
+
 def insert_before(op: Operation, new: Operation) -> Operation:
     """Insert `new` before `op`, with its span."""
     if LOC in op.attributes:
@@ -97,9 +101,25 @@ def _identity(op: Map, constants: list[Array | None]) -> SSAValue | None:
         for index in (0, 1):
             if _is(constants[index], every):
                 return op.arguments[1 - index]
+    if name == "pow":
+        return _power(op, constants[1])
     if len(constants) == 2:
         return _neutral(op, name, constants)
     return None
+
+
+def _power(op: Map, exponent: Array | None) -> SSAValue | None:
+    """`x` to the power of a small whole number: products, of squares where there are any."""
+    if exponent is None or exponent not in range(1, WHOLE_POWERS + 1):
+        return None
+    x = op.arguments[0]
+    if exponent == 1:
+        return x
+    square = insert_before(op, Map("mulf", [x, x])).results[0]
+    if exponent == 2:
+        return square
+    other = square if exponent == 4 else x
+    return insert_before(op, Map("mulf", [square, other])).results[0]
 
 
 def _neutral(op: Map, name: str, constants: list[Array | None]) -> SSAValue | None:
