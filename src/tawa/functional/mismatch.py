@@ -21,25 +21,30 @@ def explain_clash(clash: Clash, solver: Solver, printer: TypePrinter) -> Excepti
     origin = clash.origin
     if isinstance(clash, Cycle):
         error: TypesDisagree | InfiniteType = InfiniteType(
-            f"the type of the {origin.what} would contain itself", span=origin.span,
+            f"the type of {_named(origin)} would contain itself", span=origin.span,
             expected=left, found=right,
         )  # fmt: skip
     elif isinstance(clash, Violation):
         error = TypesDisagree(f"{origin.what}: {clash.reason}", span=origin.span)
     else:
         error = TypesDisagree(
-            f"the {origin.what} has the wrong type", span=origin.span,
+            f"{_named(origin)} has the wrong type", span=origin.span,
             expected=left, found=right,
         )  # fmt: skip
         if inner != [left, right]:
             error.with_note(f"`{inner[0]}` is not `{inner[1]}`")
     others = [reason for reason in conflict_origins(solver) if reason.span != origin.span]
     for reason in others[:MOST_PLACES]:
-        error.with_note(f"fixed by the {reason.what}", reason.span)
+        error.with_note(f"fixed by {_named(reason)}", reason.span)
     if len(others) > MOST_PLACES:
         rest = len(others) - MOST_PLACES
         error.with_note(f"and by {'another place' if rest == 1 else f'{rest} other places'}")
     return error
+
+
+def _named(origin: Origin) -> str:
+    """A place in a sentence: what has a number of its own has no article."""
+    return origin.what if origin.what.startswith("argument ") else f"the {origin.what}"
 
 
 def conflict_origins(solver: Solver) -> list[Origin]:
