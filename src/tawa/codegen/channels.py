@@ -30,6 +30,7 @@ from tawa.hopper.dialect.sync import (
 )
 from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import TileType
+from tawa.ir.walking import all_of
 
 EVERY_CTA = 0b11
 """Mask of the CTAs of a cluster of two."""
@@ -420,7 +421,7 @@ def _read_beside_products(g: GroupLowering, op: aref.Consumed) -> bool:
         alone = [user for user in users if isinstance(user, aref.ViewRead) and user.meets is None]
         return bool(alone) or any(map(read, changed))
 
-    gets = [o for o in g.group.walk() if isinstance(o, aref.OpensSlot)]
+    gets = all_of(g.group, aref.OpensSlot)
     return any(read(view) for get in gets if get.ref == op.ref for view in get.views)
 
 

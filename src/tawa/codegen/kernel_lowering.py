@@ -16,6 +16,7 @@ from tawa.codegen.shared_memory import SharedMemory
 from tawa.hopper.dialect.structure import Ring
 from tawa.hopper.dialect.types import RingType, TensorMapType, TileType
 from tawa.ir.kernels import made_by_host
+from tawa.ir.walking import every
 from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import DescStore
 
@@ -164,7 +165,7 @@ class KernelLowering:
         The flag says whether every store goes through them in the same chunks, so that which of
         them are still being read is known from a store's place alone.
         """
-        stored = {op.value.type for op in self.source.walk() if isinstance(op, DescStore)}
+        stored = {op.value.type for op in every(self.source) if isinstance(op, DescStore)}
         if tile not in self._staging:
             others = (op for op in self._own_parts if by_group and _alike(op, tile, slots))
             other = next(others, None)

@@ -61,6 +61,7 @@ from tawa.ir.decisions.memory import MemoryLaidOut, Part, RegistersShared
 from tawa.ir.kernels import RELEASES, argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.scalars.cpp_names import entry_name
+from tawa.ir.walking import all_of, every, has
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import ALIKE, APART, pairs
 from tawa.tile.analysis.axis_info import AxisAnalysis
@@ -295,7 +296,7 @@ class LowerToHopper:
             barrier = lowering.next_barrier()
             block = Block()
             lowering.run(block)
-            if any(isinstance(op, DescStore) for op in group.walk()):
+            if has(group, DescStore):
                 # Shared memory must outlive the copies that read it.
                 block.add_op(OneThread("group", Region(Block([BulkWaitRead(0)]))))
             single = group.single is not None
@@ -307,7 +308,7 @@ class LowerToHopper:
             if moving and not group.computes:
                 count, registers = (1 if single else count), None
             # Products' descriptors and addresses are computed from a warp-uniform number.
-            multiplies = any(isinstance(op, Wgmma | WarpProduct) for op in block.walk())
+            multiplies = any(isinstance(op, Wgmma | WarpProduct) for op in every(block))
             whole = len(groups) == teams == 1 and not single and not multiplies
             roles.append(
                 Role(group.role.data, first, count, teams, Region(block), single=single,
@@ -354,7 +355,7 @@ def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
 
 def _converted(group: aref.WarpGroup) -> int:
     """Elements of operands that a thread of a converting role makes at a time."""
-    stores = [op for op in group.walk() if isinstance(op, aref.StoreInto)]
+    stores = all_of(group, aref.StoreInto)
     threads = SM_90A.lanes * group.warps.value.data
     return max((math.prod(shape_of(op.value.type)) // threads for op in stores), default=0)
 

@@ -47,6 +47,7 @@ from tawa.hopper.dialect.text import owner_condition
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.ir.affine import is_inside
 from tawa.ir.effects import GLOBAL, MEETING, READ, WRITE, through, touches
+from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.alias import OVERLAPS, origins, pairs
 
 Memory = frozenset[int | None]
@@ -164,7 +165,7 @@ def order_accesses(
     """Let the threads of every role meet where the order of the program needs it."""
     overlaps = {tuple(pair) for pair in pairs(source, OVERLAPS)}
     numbers = [parameter.get("arg") for parameter in parameters]
-    for role in [op for op in kernel.walk() if isinstance(op, Role)]:
+    for role in all_of(kernel, Role):
         _RoleOrder(role, numbers, overlaps, meet[role]).run()
 
 
@@ -179,7 +180,7 @@ class _RoleOrder:
 
     def run(self) -> None:
         """Walk the role, if it writes what it may come to again, or others see its copies."""
-        ops = list(self.role.body.walk())
+        ops = every(self.role.body)
         found = [a for op in ops for a in self._accesses(op)]
         shared = any(map(_orders, ops)) and any(a.engine for a in found)
         if shared or any(a.writes for a in found):

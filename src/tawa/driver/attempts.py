@@ -106,9 +106,9 @@ class Attempts:
         steps = passes("aref", work.options, decided, slack)
         first = choosing(steps)
         if self.unscheduled is None:
-            self.unscheduled = work.run(steps[:first], self.tile.clone())
+            self.unscheduled = work.run(steps[:first], self.tile.clone(), goes_on=True)
         before = len(decided.made)
-        module = work.run([steps[first]], self.unscheduled.clone())
+        module = work.run([steps[first]], self.unscheduled.clone(), goes_on=True)
         work.took("aref", begin)
         return Scheduled(slack, decided, module, tuple(decided.made[before:]))
 

@@ -18,6 +18,7 @@ from tawa.hopper.emit import emit
 from tawa.ir.decisions.assembling import AttemptLeftOut, Why
 from tawa.ir.decisions.decision import Decision, Decisions, of_kind
 from tawa.ir.decisions.loops import LoopScheduled, NoSchedule
+from tawa.ir.walking import all_of
 from tawa.machine.chips import Chip
 
 
@@ -131,7 +132,7 @@ class Tried:
         """Remember a candidate; whether it has to be assembled."""
         slack = scheduled.slack
         if candidate.takes_registers and candidate.slack == slack:
-            needs = sharing([op for op in candidate.aref.walk() if isinstance(op, WarpGroup)])
+            needs = sharing(all_of(candidate.aref, WarpGroup))
             split = needs.split(self.machine, slack.narrow, slack.registers)
             self.lowered.setdefault(scheduled.choices, (needs, []))[1].append(split)
         if slack.stages and self.has(candidate):

@@ -93,24 +93,30 @@ class Compilation:
     verifier: Verifier = field(default_factory=Verifier)
     report: Callable[[str], None] = silent
     """Takes sentences that say what is being done."""
+    _unverified: list[str] = field(default_factory=list[str])
+    """The passes since the last verification, in order."""
 
     def level(self, stage: str, module: ModuleOp, slack: Slack = NO_SLACK) -> ModuleOp:
         """Run the passes of one stage."""
         steps = passes(stage, self.options, self.decided, slack)
         return self.timed(stage, lambda: self.run(steps, module))
 
-    def run(self, steps: Iterable[Pass], module: ModuleOp) -> ModuleOp:
-        """Run passes, one after the other; verify what they made. Raises `PassFailed`."""
+    def run(self, steps: Iterable[Pass], module: ModuleOp, *, goes_on: bool = False) -> ModuleOp:
+        """Run passes, one after the other; verify what they made. Raises `PassFailed`.
+
+        Where the same level `goes_on` with other passes, it is verified after those.
+        """
         each = VERIFY.get() or self.dump is not None
-        steps = list(steps)
         for step in steps:
             before = module.clone() if self.dump else module
             module = step.apply(module) or module
             if each:
                 self._verify(f"pass {step.name}", before, module)
-        if not each:
-            names = ", ".join(step.name for step in steps)
-            self._verify(f"one of the passes {names}", module, module)
+            self._unverified.append(step.name)
+        if not goes_on:
+            if not each:
+                self._verify(f"one of the passes {', '.join(self._unverified)}", module, module)
+            self._unverified.clear()
         return module
 
     def _verify(self, name: str, before: ModuleOp, module: ModuleOp) -> None:

@@ -16,6 +16,7 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.driver.compilation import Built
 from tawa.ir.decisions.assembling import CompiledForNeighbours
+from tawa.ir.walking import every
 
 WARP_GROUPS = 2
 """Of a CTA: the one that copies, and the one that computes."""
@@ -45,7 +46,7 @@ def alone(built: Built, options: Options) -> bool:
 
 def _copies(module: ModuleOp) -> bool:
     """Whether a role copies through pointers."""
-    return any(isinstance(op, WarpGroup) and op.copies is not None for op in module.walk())
+    return any(isinstance(op, WarpGroup) and op.copies is not None for op in every(module))
 
 
 def beside(built: Built, options: Options, compile_: Callable[[Options, ModuleOp], Built]) -> Built:

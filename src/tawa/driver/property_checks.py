@@ -13,6 +13,7 @@ from tawa.base.types import bf16, element_of, f16
 from tawa.ir import properties as of
 from tawa.ir.contracts import Property
 from tawa.ir.tidy import Tidy
+from tawa.ir.walking import all_of
 from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import Dot, MakeDesc, RowEnds, TileOp
 
@@ -41,7 +42,7 @@ def _in_roles(module: ModuleOp, _target: Chip) -> Iterator[Operation]:
 
 
 def _of_groups(module: ModuleOp, target: Chip) -> Iterator[Operation]:
-    for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+    for group in all_of(module, WarpGroup):
         dots = (op for op in group.walk() if isinstance(op, Dot))
         yield from (
             d

@@ -31,6 +31,8 @@ from xdsl.traits import (
     get_effects,
 )
 
+from tawa.ir.walking import every, has
+
 READ, WRITE = MemoryEffectKind.READ, MemoryEffectKind.WRITE
 ALLOC, FREE = MemoryEffectKind.ALLOC, MemoryEffectKind.FREE
 
@@ -234,11 +236,12 @@ def may_drop(op: Operation) -> bool:
     if isinstance(op, FRAME):
         return False  # a kernel that does nothing is one all the same
     found = effects_of(op)
-    ends = not any(isinstance(inner, scf.WhileOp) for inner in op.walk())
-    return ends and found is not None and all(_leaves_nothing(effect, op) for effect in found)
+    ends = not has(op, scf.WhileOp)
+    return ends and found is not None and all(leaves_nothing(effect, op) for effect in found)
 
 
-def _leaves_nothing(effect: EffectInstance, op: Operation) -> bool:
+def leaves_nothing(effect: EffectInstance, op: Operation) -> bool:
+    """Whether an effect of an op is gone with its results."""
     made = isinstance(effect.value, SSAValue) and op.is_ancestor(effect.value.owner)
     return effect.kind is READ or (effect.kind is ALLOC and made)
 
@@ -250,7 +253,7 @@ def has_effect(op: Operation) -> bool:
 
 def is_collective(op: Operation) -> bool:
     """Whether warps have to do the op, or one of those in it, together."""
-    return any(inner.has_trait(Collective) for inner in op.walk())
+    return any(inner.has_trait(Collective) for inner in every(op))
 
 
 def touches(op: Operation, resource: Resource, kind: MemoryEffectKind | None = None) -> bool:

@@ -18,6 +18,8 @@ from xdsl.irdl import IRDLOperation
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.ir.walking import every
+
 Form = tuple[Any, ...]
 
 MOST_SIGNATURES = 1 << 16
@@ -84,7 +86,7 @@ class Verifier:
         found: list[Operation] = []
         self._op(module, Scope(), found)
         if self._retyped:
-            found = [*module.walk()]
+            found = every(module)
         for op in found:
             if op.regions:
                 op.verify(verify_nested_ops=False)

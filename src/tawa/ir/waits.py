@@ -5,11 +5,13 @@ from __future__ import annotations
 from xdsl.dialects import scf
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from tawa.ir.walking import every
+
 
 def deciding(loop: scf.WhileOp) -> list[Operation]:
     """The ops in a loop, inner regions included, on which it depends whether it goes on."""
     owners = {value.owner for value in _slice(loop)}
-    return [op for op in loop.walk() if op in owners and op is not loop]
+    return [op for op in every(loop) if op in owners and op is not loop]
 
 
 def deciding_numbers(loop: scf.WhileOp) -> list[int]:

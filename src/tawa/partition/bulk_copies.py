@@ -40,6 +40,7 @@ from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of
 from tawa.machine.chips import SM_90A
 from tawa.partition.pointer_loads import reason_against, run_of, wanted_loads
 from tawa.partition.strided_tiles import NotStrided, Stride, Strided, StridedTiles
@@ -78,7 +79,7 @@ class BulkCopies:
 
     def _by_warps(self, kernel: func.FuncOp) -> bool:
         """Whether warps do all products of a kernel by themselves: they have few bytes to copy."""
-        dots = [op for op in kernel.walk() if isinstance(op, Dot)]
+        dots = all_of(kernel, Dot)
         target, warps = self.options.machine, min(self.options.num_warps, SM_90A.group_warps)
         obstacles = (product_obstacle(dot, warps, target) for dot in dots)
         return bool(dots) and None not in list(obstacles)

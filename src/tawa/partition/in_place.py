@@ -14,6 +14,7 @@ from xdsl.dialects import func
 from xdsl.ir import Operation
 
 from tawa.ir.effects import GLOBAL, WRITE, acquires, through, touches
+from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.alias import may_alias
 from tawa.tile.analysis.order import may_meet
 from tawa.tile.dialect.ops import DescLoad
@@ -22,7 +23,7 @@ from tawa.tile.dialect.ops import DescLoad
 def load_after_store(kernel: func.FuncOp) -> DescLoad | None:
     """A load through a descriptor of what the program may have written before; None without one."""
     loads = descriptor_loads(kernel)
-    writes = [op for op in kernel.walk() if not op.regions and touches(op, GLOBAL, WRITE)]
+    writes = [op for op in every(kernel) if not op.regions and touches(op, GLOBAL, WRITE)]
     for load in loads:
         for write in writes:
             if may_meet(write, load) and _may_alias(load, write):
@@ -32,13 +33,13 @@ def load_after_store(kernel: func.FuncOp) -> DescLoad | None:
 
 def load_after_acquire(loads: Sequence[Operation], kernel: func.FuncOp) -> Operation | None:
     """A load that the program may come to after it has acquired something; None without one."""
-    acquiring = [op for op in kernel.walk() if not op.regions and acquires(op)]
+    acquiring = [op for op in every(kernel) if not op.regions and acquires(op)]
     return next((load for load in loads if any(may_meet(op, load) for op in acquiring)), None)
 
 
 def descriptor_loads(kernel: func.FuncOp) -> list[DescLoad]:
     """All loads through descriptors."""
-    return [op for op in kernel.walk() if isinstance(op, DescLoad)]
+    return all_of(kernel, DescLoad)
 
 
 def _may_alias(load: DescLoad, write: Operation) -> bool:

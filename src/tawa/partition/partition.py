@@ -50,6 +50,7 @@ from tawa.ir.properties import (
     TIDY,
     WIDE_SUMS,
 )
+from tawa.ir.walking import all_of, has
 from tawa.machine.chips import SM_90A
 from tawa.partition.in_place import descriptor_loads, load_after_acquire, load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
@@ -150,7 +151,7 @@ gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, cons
 
 def _agreements(block: Block) -> dict[int, Sequence[SSAValue]]:
     """The flags of every ring that a cluster may share: any of its loads, then each."""
-    found = [op for op in block.walk() if isinstance(op, aref.Agree)]
+    found = all_of(block, aref.Agree)
     return {op.ring.value.data: op.flags for op in found}
 
 
@@ -244,7 +245,7 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
 
 def _products(kernel: func.FuncOp) -> list[Dot]:
     """The products that warp groups compute: others are done by warps, however many there are."""
-    found = [op for op in kernel.walk() if isinstance(op, Dot)]
+    found = all_of(kernel, Dot)
     return [op for op in found if shape_of(op.result.type)[-2] % 64 == 0]
 
 
@@ -468,7 +469,7 @@ class Partition:
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         prune(body.block, _fills)
-        copies = any(isinstance(op, aref.CopyInto) for op in body.walk())
+        copies = has(body, aref.CopyInto)
         indices = written_arguments(kernel)
         places = [arguments[i] if i is not None else None for i in indices]
         obstacle = producer_obstacle(body.block, places, tiles=copies)
@@ -511,7 +512,7 @@ class Partition:
     ) -> aref.WarpGroup:
         """One warp group region that does everything, loads included."""
         body = copy_body(kernel, arguments)
-        if not any(isinstance(op, DescLoad) for op in body.walk()):
+        if not has(body, DescLoad):
             if self.options.specialize:
                 raise NotSpecialisable(
                     "this kernel cannot be specialised: it loads nothing through a descriptor",

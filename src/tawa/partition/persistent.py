@@ -15,6 +15,7 @@ from tawa.base.tile_scheduler import Work
 from tawa.base.types import PlanType
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import add_arguments
+from tawa.ir.walking import every
 from tawa.partition.work import work_of
 from tawa.tile.dialect.ops import NumPrograms, ProgramId
 
@@ -115,7 +116,7 @@ def _placed(
 
 def _replace_ids(body: Block, ids: Sequence[SSAValue], sizes: Sequence[SSAValue]) -> None:
     """Let a program read its place in the grid, and the grid's sizes, from these values."""
-    for op in list(body.walk()):
+    for op in every(body):
         if isinstance(op, ProgramId | NumPrograms):
             values = ids if isinstance(op, ProgramId) else sizes
             op.result.replace_all_uses_with(values[op.axis.value.data])

@@ -35,6 +35,7 @@ from tawa.aref.dialect.ops import CopyInto
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.effects import only_reads
 from tawa.ir.elementwise import Map
+from tawa.ir.walking import every
 from tawa.machine.chips import SM_90A
 from tawa.machine.costs import DIVISIONS
 from tawa.tile.analysis.alias import may_be_written, written
@@ -135,7 +136,7 @@ def _k_together(load: Load, dim: int) -> bool:
 
 def wanted_loads(kernel: func.FuncOp) -> list[Load]:
     """The pointer loads of tiles that products of the same loop read."""
-    return [op for op in kernel.walk() if isinstance(op, Load) and _is_wanted(op)]
+    return [op for op in every(kernel) if isinstance(op, Load) and _is_wanted(op)]
 
 
 def _is_wanted(load: Load) -> bool:
@@ -225,7 +226,7 @@ def address_work(body: Block) -> int:
     """
     axes, threads = AxisAnalysis(), SM_90A.group_threads
     # Of boxes, hardly any are copied through pointers; of rows, a thread has an address or two.
-    copied = [op for op in body.walk() if isinstance(op, CopyInto) and op.box is None]
+    copied = [op for op in every(body) if isinstance(op, CopyInto) and op.box is None]
     found = [op for op in copied if len(shape_of(op.pointers.type)) > 1]
     blocks = {op.parent: 0 for op in found}
     for block in blocks:

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.registers import accumulator_registers
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A, Chip
 from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store, Trans
 
@@ -25,7 +26,7 @@ def warps_with_room(body: Region, asked: int) -> int:
     Then every tile would lie in memory, at a register's price for each element and use, and the
     assembler takes minutes. Products have their own rules.
     """
-    ops = list(body.walk())
+    ops = every(body)
     if any(isinstance(op, Dot) for op in ops):
         return asked
     moved = [
@@ -49,7 +50,7 @@ def warps_with_instructions(body: Region, asked: int, target: Chip) -> int:
     warps, which take operands through registers at little more than half the rate. What two warp
     groups would hold in registers, one has to.
     """
-    dots = [op for op in body.walk() if isinstance(op, Dot)]
+    dots = all_of(body, Dot)
     if _all_have_instructions(dots, asked, target):
         return asked
     warps = asked

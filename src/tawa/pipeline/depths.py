@@ -34,6 +34,7 @@ from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import RingDepth
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
+from tawa.ir.walking import all_of, has
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import DescStore
 
@@ -59,7 +60,7 @@ class Demand:
     """What the rings of a module ask of shared memory."""
 
     def __init__(self, module: ModuleOp, options: Options) -> None:
-        rings = [op for op in module.walk() if isinstance(op, Create)]
+        rings = all_of(module, Create)
         self.rings = rings
         puts = {
             r: [u.operation for u in r.ref.uses if isinstance(u.operation, PutEnter)] for r in rings
@@ -75,7 +76,7 @@ class Demand:
         """Rings that the loops of the tile before fill."""
         self.sizes = {r: slot_bytes(r.ref) for r in rings}
         self.slot = sum(self.sizes[r] for r in self.looped)
-        groups = [g for g in module.walk() if isinstance(g, WarpGroup)]
+        groups = all_of(module, WarpGroup)
         self.slices = max((g.slices for g in groups), default=1)
         """Teams that share the iterations of the innermost loop, and its slots."""
         self.least = self.slices * (1 + max(map(_lag, self.looped), default=0))
@@ -177,7 +178,7 @@ class Depths:
         four: their products of few rows are little work, and they wait for each other. Slices of K
         are asked for where there is one CTA.
         """
-        groups = [op for op in module.walk() if isinstance(op, WarpGroup)]
+        groups = all_of(module, WarpGroup)
         if all(g.copies is None for g in groups):
             return {}
         found = dict(depths)
@@ -297,7 +298,7 @@ def _passes_on(op: Operation) -> bool:
 def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
     """Bytes that descriptor stores will stage their tiles in, at least."""
     total = 0
-    for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+    for group in all_of(module, WarpGroup):
         storing = 1 if group.sliced is not None else group.teams.value.data
         groups = max(1, group.warps.value.data // SM_90A.group_warps) * storing
         shapes = {
@@ -310,7 +311,7 @@ def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
             for extent in shape:
                 whole *= extent
             by_group = buffers * groups * 64 * 128
-            has_loop = any(isinstance(op, GetEnter) for op in group.walk())
+            has_loop = has(group, GetEnter)
             total = max(total, min(by_group, whole * teams) if has_loop else whole)
     return total + 1024
 

@@ -18,6 +18,7 @@ from xdsl.transforms.dead_code_elimination import is_trivially_dead
 from tawa.aref.dialect.ops import GetEnter, ViewRead, Views
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
+from tawa.ir.walking import every
 from tawa.pipeline.dependence_graph import stays_in_memory
 
 Key = tuple[SSAValue, int]
@@ -353,7 +354,7 @@ def _drop_unused(block: Block) -> None:
 
     A product among it would be issued and never waited for, and its slot returned too soon.
     """
-    for op in reversed(list(block.walk())):
+    for op in reversed(every(block)):
         if op.results and is_trivially_dead(op):
             op.detach()
             op.erase()

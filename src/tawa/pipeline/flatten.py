@@ -32,6 +32,7 @@ from tawa.aref.passes.last_iteration_peeling import LEFT_OUT, ring_of
 from tawa.base.types import shape_of
 from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
+from tawa.ir.walking import every
 from tawa.machine.chips import SM_90A
 from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy
 from tawa.pipeline.expand import Expansion, Key, Schedule
@@ -67,9 +68,9 @@ def obstacle(
         return f"its pipeline has {schedule.stages} stages"
     body = outer.body.block
     others = (op for op in body.ops if op is not loop)
-    if any(isinstance(inner, Dot) for op in others for inner in op.walk()):
+    if any(isinstance(inner, Dot) for op in others for inner in every(op)):
         return "a tile has other matrix products"
-    rings = {op.ref for op in loop.walk() if isinstance(op, GetEnter)}
+    rings = {op.ref for op in every(loop) if isinstance(op, GetEnter)}
     apart = (op for op in body.ops if op is not loop and LEFT_OUT not in op.attributes)
     outside = (inner for op in apart for inner in op.walk())
     if any(isinstance(op, GetEnter) and op.ref in rings for op in outside):

@@ -45,6 +45,7 @@ from tawa.ir.properties import (
     SPREAD_SUMS,
     TIDY,
 )
+from tawa.ir.walking import all_of
 from tawa.machine.chips import Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Node, build
 from tawa.pipeline.depths import Demand, two_tiles_fit
@@ -132,9 +133,9 @@ class ScheduleLoops:
         target = self.options.machine
         chosen = Demand(module, self.options).chosen(self.options.num_stages)
         depths = {ring.ref: depth for ring, depth in chosen.items()}
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if group.computes:
-                loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
+                loops = all_of(group, scf.ForOp)
                 joined = [self._loop(loop, group, target, depths) for loop in loops]
                 if any(joined) and two_tiles_fit(module, self.options):
                     load_ahead(module)

@@ -20,11 +20,12 @@ from tawa.aref.dialect.ops import LoadInto, WarpGroup
 from tawa.ir.effects import FILLED, is_pure, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.walking import all_of
 
 
 def load_ahead(module: ModuleOp) -> None:
     """Move the tiles' own loads of every loading role ahead."""
-    for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+    for group in all_of(module, WarpGroup):
         if group.single is not None:
             for outer in [op for op in group.body.block.ops if isinstance(op, scf.ForOp)]:
                 inner = _inner(outer)

@@ -15,6 +15,7 @@ from tawa.base.types import element_of, shape_of
 from tawa.ir.effects import SLOT, TAKEN, is_pure, is_terminator, only_on, only_reads
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.walking import every, has
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Dot
 
@@ -47,9 +48,7 @@ largest.compile(tile(64, 64), tile(64, 64), tile(64, 64), "i32", 64, 64, slice_k
 
 def loop_to_deal(consumer: WarpGroup, groups: Sequence[WarpGroup], slices: int) -> scf.ForOp:
     """The loop whose iterations so many teams may share. Raises `SlicesNotPossible`."""
-    with_products = [
-        op for op in consumer.body.block.ops if any(isinstance(o, Dot) for o in op.walk())
-    ]
+    with_products = [op for op in consumer.body.block.ops if has(op, Dot)]
     loop = next((op for op in with_products if isinstance(op, scf.ForOp)), None)
     if len(groups) == 1:
         raise _refusal(consumer, "one role does everything: nothing is loaded ahead")
@@ -92,7 +91,7 @@ def obstacle(loop: scf.ForOp) -> str | None:
     """Why a computing role's loop has no slices; None if it has."""
     body, block = loop.body.block, loop.parent
     assert block is not None
-    inside = [o for op in body.ops for o in op.walk()]
+    inside = [o for op in body.ops for o in every(op)]
     gets = [op for op in inside if isinstance(op, GetEnter)]
     if loop.lb.type != i32:
         return "its counter has more than 32 bits"
@@ -102,7 +101,7 @@ def obstacle(loop: scf.ForOp) -> str | None:
         return "it does more than add up products"
     if not loop.iter_args or not all(_is_sum(loop, a) for a in body.args[1:]):
         return "it carries more than sums of products in f32 or i32"
-    before = [o for op in block.ops if op.is_before_in_block(loop) for o in op.walk()]
+    before = [o for op in block.ops if op.is_before_in_block(loop) for o in every(op)]
     if not all(map(_repeats, before)):
         return "the program does something before it"
     refs = {op.ref for op in gets}

@@ -41,6 +41,7 @@ from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.traits import is_constant, made_anew
+from tawa.ir.walking import every
 from tawa.machine.chips import SM_90A
 from tawa.machine.instructions import LONG
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run, fastest
@@ -266,7 +267,7 @@ class Layouts:
         self.of: dict[SSAValue, Layout] = {}
         self._lazy: dict[SSAValue, bool] = {}
         self._work: dict[SSAValue, float] = {}
-        self.ops = list(group.body.walk())
+        self.ops = every(group.body)
         self._numbers = {op: number for number, op in enumerate(self.ops)}
         self._stale: list[int] = list(range(len(self.ops)))
         self._same = same_values(self.ops)

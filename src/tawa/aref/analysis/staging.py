@@ -17,6 +17,7 @@ from tawa.aref.dialect.ops import (
 from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
 from tawa.ir.elementwise import Map
+from tawa.ir.walking import every
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import (
     Load,
@@ -66,7 +67,7 @@ def memory_shared(group: WarpGroup) -> dict[Stage, Stage]:
     """
     found: dict[Stage, Stage] = {}
     places: list[list[Stage]] = []
-    for op in [op for op in group.walk() if isinstance(op, Stage) and op.buffer is None]:
+    for op in [op for op in every(group) if isinstance(op, Stage) and op.buffer is None]:
         for place in places:
             if op.view.type == place[0].view.type and all(_is_over(e, op) for e in place):
                 found[op] = place[0]
@@ -172,7 +173,7 @@ def turned(value: SSAValue, before: Operation) -> SSAValue:
 def drop_unread(group: WarpGroup) -> None:
     """Remove reads, transposes and reshapes that nothing uses any more."""
     tiles = (ViewRead, ViewLike, Splat)
-    for op in reversed([op for op in group.walk() if isinstance(op, tiles)]):
+    for op in reversed([op for op in every(group) if isinstance(op, tiles)]):
         if op.results[0].first_use is None:
             op.detach()
             op.erase()

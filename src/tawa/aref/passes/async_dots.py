@@ -55,6 +55,7 @@ from tawa.ir.properties import (
     SCHEDULED,
     TIDY,
 )
+from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Trans
 
@@ -86,7 +87,7 @@ def find_chains(block: Block) -> list[Chain] | None:
             value = use.operation.result
         if chain.dots and value is last.operands[i] and value.has_one_use():
             chains.append(chain)
-    inside = [op for op in block.walk() if isinstance(op, Dot)]
+    inside = all_of(block, Dot)
     return chains if inside and len(inside) == sum(len(c.dots) for c in chains) else None
 
 
@@ -105,8 +106,8 @@ class AsyncDots:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every warp group of the module."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            blocks = {op.parent: None for op in group.walk() if isinstance(op, Dot)}
+        for group in all_of(module, WarpGroup):
+            blocks = {op.parent: None for op in every(group) if isinstance(op, Dot)}
             for block in blocks:
                 assert block is not None
                 chains = find_chains(block)
@@ -289,7 +290,7 @@ def _return_after_copies(group: WarpGroup) -> None:
 
     The warps meet there anyway.
     """
-    for op in [op for op in group.walk() if isinstance(op, Consumed)]:
+    for op in all_of(group, Consumed):
         following = op.next_op
         while following is not None and not following.regions:
             if isinstance(following, Stage):

@@ -32,6 +32,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, ROLES, SKIPPED_WORK, TIDY
+from tawa.ir.walking import all_of
 from tawa.machine.chips import DEFAULT
 from tawa.tile.analysis.magnitude import is_ordinary
 from tawa.tile.analysis.scaling import scaled
@@ -53,10 +54,10 @@ class ConditionalRescaling:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every computing warp group."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if not group.computes or group.split_columns is not None:
                 continue
-            for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+            for loop in all_of(group, scf.ForOp):
                 for op in [op for op in loop.body.block.ops if isinstance(op, Map)]:
                     if op.parent is not None:
                         _guard_scaling(op)

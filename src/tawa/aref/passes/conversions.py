@@ -47,6 +47,7 @@ from tawa.ir.decisions.roles import ConvertedByRole
 from tawa.ir.effects import has_effect, is_pure, only_reads
 from tawa.ir.loops import passed_out, passed_to, prune
 from tawa.ir.properties import AS_PARTITIONED, DOTS, GROUP_PRODUCTS, OPEN_SLOTS, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Dot, Load, Trans
@@ -138,7 +139,7 @@ class Conversions:
         if not operands:
             return 0
         own = consumer.warps.value.data
-        dots = [op for op in consumer.walk() if isinstance(op, Dot)]
+        dots = all_of(consumer, Dot)
         last = [math.prod(shape_of(d.result.type)) for d in dots if not _goes_on(d)]
         held = accumulator_registers(last, own)
         copiers = sum(g.warps.value.data for g in loaders if g.copies is not None)
@@ -226,7 +227,7 @@ class _Slices:
 
     def apart(self, operands: Sequence[_Operand]) -> bool:
         """Whether the slots serve these operands alone."""
-        taken = [op for op in self.consumer.walk() if isinstance(op, GetEnter)]
+        taken = all_of(self.consumer, GetEnter)
         if any(get.ref in self.rings and get not in self.gets for get in taken):
             return False
         values = {o.value: {(d, i) for d, i in o.dots} for o in operands}
@@ -271,7 +272,7 @@ def _role(
         exit_ = _put(twin, twin.operands[index], ref, turned=operand.turned)
         assert twin.parent is not None
         puts[twin.parent] = exit_
-    for op in [op for op in body.walk() if isinstance(op, Consumed) and op.ref in rings]:
+    for op in [op for op in every(body) if isinstance(op, Consumed) and op.ref in rings]:
         assert op.parent is not None
         if (exit_ := puts.get(op.parent)) is not None and op.is_before_in_block(exit_):
             op.detach()
@@ -327,7 +328,7 @@ def _take(operands: Sequence[_Operand], refs: Sequence[SSAValue]) -> None:
 
 def _leave(consumer: WarpGroup, rings: set[SSAValue]) -> None:
     """Take no slots any more that only the operands were made of."""
-    mine = [op for op in consumer.walk() if isinstance(op, GetEnter | Consumed) and op.ref in rings]
+    mine = [op for op in every(consumer) if isinstance(op, GetEnter | Consumed) and op.ref in rings]
     for op in reversed(mine):
         for result in op.results:
             for use in list(result.uses):

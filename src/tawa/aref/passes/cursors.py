@@ -17,6 +17,7 @@ from tawa.aref.dialect.ops import Advance, Create, CursorType, GetEnter, PutEnte
 from tawa.ir.contracts import Contract
 from tawa.ir.loops import carry, carry_if, carry_while, extend_condition, extend_yield
 from tawa.ir.properties import DEPTHS, FINAL_RINGS, OPEN_SLOTS, SLOTS, TIDY
+from tawa.ir.walking import all_of, every
 
 Enter = (PutEnter, GetEnter)
 
@@ -27,7 +28,7 @@ def _counts(op: Operation, ref: SSAValue, kinds: tuple[type[Operation], ...]) ->
 
 
 def _uses(op: Operation, ref: SSAValue, kinds: tuple[type[Operation], ...]) -> bool:
-    return any(_counts(inner, ref, kinds) for inner in op.walk())
+    return any(_counts(inner, ref, kinds) for inner in every(op))
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class Cursors:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every warp group of the module."""
-        refs = [op.ref for op in module.walk() if isinstance(op, Create)]
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        refs = [op.ref for op in every(module) if isinstance(op, Create)]
+        for group in all_of(module, WarpGroup):
             for ref in refs:
                 for kind in Enter:
                     if _uses(group, ref, (kind,)):

@@ -48,6 +48,7 @@ from tawa.ir.effects import SLOT, TAKEN, Collective, CollectiveOfRows, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
+from tawa.ir.walking import all_of
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import (
     Dot,
@@ -74,7 +75,7 @@ class LastIterationPeeling:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every loop with a promise; promises are gone afterwards."""
-        promises = [op for op in module.walk() if isinstance(op, RowEnds)]
+        promises = all_of(module, RowEnds)
         for promise in promises:
             loop, ends = promise.parent_op(), promise.ends
             promise.detach()

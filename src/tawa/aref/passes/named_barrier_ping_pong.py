@@ -34,6 +34,7 @@ from tawa.ir.decisions.loops import ProductsInTurns
 from tawa.ir.effects import GLOBAL, WRITE, is_pure, touches
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, OWN_ENDS, TIDY
+from tawa.ir.walking import all_of, has
 from tawa.tile.dialect.ops import spreads
 
 
@@ -74,9 +75,9 @@ class NamedBarrierPingPong:
         if not self.options.alternate:
             return
         found = False
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if group.computes and group.warps.value.data > 4 and group.teams.value.data == 1:
-                loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
+                loops = all_of(group, scf.ForOp)
                 rewritten = [loop for loop in loops if _take_turns(loop)]
                 if _pass_turns_left_out(loops) and _has_short_form(group):
                     raise NothingToAlternate(
@@ -120,9 +121,9 @@ def _has_short_form(group: WarpGroup) -> bool:
     """Whether there is a loop for few iterations and another one for many."""
 
     def takes_turns(region: Region) -> bool:
-        return any(isinstance(op, GroupTurn) for op in region.walk())
+        return has(region, GroupTurn)
 
-    branches = [op for op in group.walk() if isinstance(op, scf.IfOp)]
+    branches = all_of(group, scf.IfOp)
     return any(all(map(takes_turns, branch.regions)) for branch in branches)
 
 

@@ -31,6 +31,7 @@ from tawa.ir.decisions.loops import OwnRowsMasked
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import DOTS, OWN_ENDS, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Broadcast, ExpandDims
 
@@ -50,10 +51,10 @@ class OwnMasks:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the branches of all groups that share rows."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             groups = group.warps.value.data // SM_90A.group_warps
             shares = group.computes and groups > 1 and group.split_columns is None
-            for branch in [op for op in group.walk() if shares and isinstance(op, scf.IfOp)]:
+            for branch in [op for op in every(group) if shares and isinstance(op, scf.IfOp)]:
                 mask = _mask(branch) if _ends_early(branch) else None
                 if mask is not None and _shared(branch, groups) and _ask(branch, mask):
                     self.decided.add(OwnRowsMasked(span=span_of(branch)))

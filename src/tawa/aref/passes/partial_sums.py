@@ -24,6 +24,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, ROLES, SPREAD_SUMS, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reduce, Splat
 
@@ -39,9 +40,9 @@ class PartialSums:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every computing warp group."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if group.computes and group.split_columns is None:
-                for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+                for loop in all_of(group, scf.ForOp):
                     for argument in loop.body.block.args[1:]:
                         if found := _find(loop, argument):
                             _rewrite(loop, argument, found)

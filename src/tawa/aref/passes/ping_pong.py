@@ -31,6 +31,7 @@ from tawa.ir.decisions.loops import TilesInTurns
 from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ASYNCHRONOUS, FINAL_RINGS, OPEN_SLOTS, TIDY
+from tawa.ir.walking import all_of, every, has
 
 
 class PingPongNotPossible(TawaError):
@@ -70,7 +71,7 @@ class _Counter:
     def count(self, ref: SSAValue, tile: SSAValue, before: Operation) -> SSAValue | None:
         """The number as a value computed before an op; None if the loop has no get of the ring."""
         total: SSAValue | None = None
-        for get in [op for op in self.body.walk() if isinstance(op, GetEnter) and op.ref is ref]:
+        for get in [op for op in every(self.body) if isinstance(op, GetEnter) and op.ref is ref]:
             trips = self._trips(get, tile, before)
             total = trips if total is None else self.add(Map("addi", [total, trips]), before)
         return total
@@ -144,7 +145,7 @@ class PingPong:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the warp groups with several teams."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if group.teams.value.data > 1 and group.sliced is None:
                 self._group(group)
 
@@ -163,7 +164,7 @@ class PingPong:
 
     def _tile_loop(self, group: WarpGroup) -> scf.ForOp:
         for op in group.body.block.ops:
-            if isinstance(op, scf.ForOp) and any(isinstance(o, DotIssue) for o in op.walk()):
+            if isinstance(op, scf.ForOp) and has(op, DotIssue):
                 inner = [o for o in op.body.block.ops if isinstance(o, scf.ForOp)]
                 if inner and not op.results:
                     return op
@@ -178,7 +179,7 @@ class PingPong:
     def _order(self, loop: scf.ForOp) -> None:
         """Wait for the iteration before a tile's first product, pass it on after its last."""
         body = loop.body.block
-        with_dots = [op for op in body.ops if any(isinstance(o, DotIssue) for o in op.walk())]
+        with_dots = [op for op in body.ops if has(op, DotIssue)]
         body.insert_op_before(TurnWait(), with_dots[0])
         body.insert_op_after(TurnPass(), with_dots[-1])
 

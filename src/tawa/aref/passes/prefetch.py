@@ -25,6 +25,7 @@ from tawa.ir.effects import FILLED, acquires, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, OPEN_SLOTS, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.alias import OUT_OF_ORDER, may_be_written, written
 
 
@@ -107,10 +108,10 @@ class Prefetch:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every warp group that loads for itself."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if not group.computes or group.converts is not None:
                 continue
-            for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+            for loop in all_of(group, scf.ForOp):
                 puts = [op for op in loop.body.block.ops if isinstance(op, PutEnter)]
                 if puts:
                     self._loop(loop, puts)

@@ -39,6 +39,7 @@ from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import ArgReduce, Load, Reduce, ReduceWith, Scan, ScanWith, Splat
@@ -67,8 +68,8 @@ class RegisterPrefetch:
         """Rewrite every loop whose body has a product of a tile that it loads through pointers."""
         if not self.enabled:
             return
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup) and op.computes]:
-            for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+        for group in [op for op in every(module) if isinstance(op, WarpGroup) and op.computes]:
+            for loop in all_of(group, scf.ForOp):
                 self._loop(loop, group.warps.value.data)
 
     def _loop(self, loop: scf.ForOp, warps: int) -> None:
@@ -120,7 +121,7 @@ def _multiplies(loop: scf.ForOp) -> bool:
     role: Operation | None = loop
     while role is not None and not isinstance(role, WarpGroup):
         role = role.parent_op()
-    return role is None or any(isinstance(op, DotIssue | WarpDot) for op in role.walk())
+    return role is None or any(isinstance(op, DotIssue | WarpDot) for op in every(role))
 
 
 def _long_combining(body: Block, warps: int) -> Operation | None:

@@ -22,6 +22,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import OperandResident
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import DEFAULT
 
 MOST_COLUMNS = DEFAULT.fetched_columns
@@ -47,8 +48,8 @@ class ResidentOperands:
         """Rewrite the products of every computing warp group."""
         if not self.enabled:
             return
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup) and op.computes]:
-            for dot in [op for op in group.walk() if isinstance(op, DotIssue)]:
+        for group in [op for op in every(module) if isinstance(op, WarpGroup) and op.computes]:
+            for dot in all_of(group, DotIssue):
                 loop = dot.parent_op()
                 if isinstance(loop, scf.ForOp) and _fits(dot, group):
                     self._hold(dot, loop)

@@ -33,6 +33,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import FREE, SLOT, through
 from tawa.ir.loops import users_in
 from tawa.ir.properties import ASYNCHRONOUS, OPEN_SLOTS, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape
 
 
@@ -47,8 +48,8 @@ class SinkReads:
 
     def apply(self, module: ModuleOp) -> None:
         """Move the reads of every computing warp group."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            for read in [op for op in group.walk() if isinstance(op, ViewRead)]:
+        for group in all_of(module, WarpGroup):
+            for read in all_of(group, ViewRead):
                 _sink(read)
 
 

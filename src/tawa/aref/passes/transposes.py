@@ -43,6 +43,7 @@ from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import TransposedByRole
 from tawa.ir.loops import prune
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, GROUP_PRODUCTS, OPEN_SLOTS, TIDY
+from tawa.ir.walking import every
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
 WARPS = (2, 3)
@@ -279,7 +280,7 @@ def _role(loader: WarpGroup, tiles: Sequence[_Tile]) -> WarpGroup:
     """The transposing role: the loading role's control flow around gets and puts."""
     body = loader.body.clone()
     to = {t.loaded.ref: t.transposed.ref for t in tiles}
-    for exit_ in [op for op in body.walk() if isinstance(op, PutExit) and op.ref in to]:
+    for exit_ in [op for op in every(body) if isinstance(op, PutExit) and op.ref in to]:
         _transpose(exit_.parent, exit_, to[exit_.ref])
     kinds = (GetEnter, PutEnter, TransposeInto, PutExit, Consumed)
     mine = {*to.keys(), *to.values()}

@@ -27,6 +27,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import MultipliedByWarps
 from tawa.ir.properties import DOTS, GROUP_PRODUCTS, OPEN_SLOTS, ROLES, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.tile.dialect.ops import Dot, Trans
 
 
@@ -44,8 +45,8 @@ class WarpProducts:
     def apply(self, module: ModuleOp) -> None:
         """Replace the products of every warp group that have no warp-group instruction."""
         target = self.options.machine
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            found = [op for op in group.walk() if isinstance(op, Dot)]
+        for group in all_of(module, WarpGroup):
+            found = all_of(group, Dot)
             warps, by_columns = group.warps.value.data, group.split_columns is not None
             reasons = {
                 dot: product_obstacle(dot, warps, target, by_columns=by_columns) for dot in found
@@ -75,7 +76,7 @@ class WarpProducts:
 
 def multiplies_by_warps(group: WarpGroup) -> bool:
     """Whether a region has products, and warps do all of them by themselves."""
-    products = [op for op in group.body.walk() if isinstance(op, DotIssue | WarpDot)]
+    products = [op for op in every(group.body) if isinstance(op, DotIssue | WarpDot)]
     return bool(products) and all(isinstance(op, WarpDot) for op in products)
 
 

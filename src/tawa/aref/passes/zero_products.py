@@ -24,6 +24,7 @@ from tawa.ir.effects import may_drop
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, SCHEDULED, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
 from tawa.tile.dialect.ops import Splat, spreads
 
@@ -37,12 +38,12 @@ class ZeroProducts:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every computing warp group."""
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        for group in all_of(module, WarpGroup):
             if group.computes:
-                for op in list(group.walk()):
+                for op in every(group):
                     if isinstance(op, Map):
                         _scaled(op)
-                for op in list(group.walk()):
+                for op in every(group):
                     if isinstance(op, scf.IfOp):
                         _chosen(op)
 

@@ -20,6 +20,7 @@ from tawa.driver.choice.profile import Cost, Loop, Profile
 from tawa.ir.effects import GLOBAL, ORDER, READ, WRITE, is_pure, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import argument_names, made_by_host
+from tawa.ir.walking import all_of, every, has
 from tawa.machine.chips import Chip
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.partition.work import iterations_of
@@ -29,11 +30,11 @@ from tawa.tile.dialect.ops import DescStore, Dot, Load, Reduce, Store
 def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
     """The profile of a kernel: its program before partition, and the roles that came of it."""
     kernel = next(op for op in tile.ops if isinstance(op, func.FuncOp))
-    groups = [op for op in roles.walk() if isinstance(op, WarpGroup)]
+    groups = all_of(roles, WarpGroup)
     computing = [g for g in groups if g.computes]
     counts = iterations_of(kernel)
-    loops = [op for op in kernel.walk() if isinstance(op, scf.ForOp)]
-    dots = [op for op in kernel.walk() if isinstance(op, Dot)]
+    loops = all_of(kernel, scf.ForOp)
+    dots = all_of(kernel, Dot)
     split = len(groups) > 1 and bool(dots)
     ringed, kept = _slot_bytes(roles)
     addresses = _addresses(kernel)
@@ -58,7 +59,7 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
 
 def multiplies(tile: ModuleOp) -> bool:
     """Whether a program has products, which roles and their number are chosen for."""
-    return any(isinstance(op, Dot) for op in tile.walk())
+    return has(tile, Dot)
 
 
 def _may_wait(op: Operation) -> bool:
@@ -149,7 +150,7 @@ def _cost(ops: Iterable[Operation], addresses: set[SSAValue], chip: Chip, loaded
 def _addresses(kernel: func.FuncOp) -> set[SSAValue]:
     """Values that only say where something is loaded: the loading role computes them."""
     found = set[SSAValue]()
-    for op in reversed(list(kernel.walk())):  # what uses a value comes first
+    for op in reversed(every(kernel)):  # what uses a value comes first
         for value in op.results if is_pure(op) else ():
             pointer, uses = isinstance(element_of(value.type), PtrType), list(value.uses)
             if pointer or (uses and all(_says_where(use.operation, value, found) for use in uses)):
@@ -193,7 +194,7 @@ def _accumulators(dots: list[Dot]) -> int:
 
 def _multiplies_by_warps(group: WarpGroup, chip: Chip) -> bool:
     """Whether a role has products, and none of them has an instruction of warp groups."""
-    dots = [op for op in group.walk() if isinstance(op, Dot)]
+    dots = all_of(group, Dot)
     warps, by_columns = group.warps.value.data, group.split_columns is not None
     return bool(dots) and all(
         product_obstacle(dot, warps, chip, by_columns=by_columns) is not None for dot in dots
@@ -266,7 +267,7 @@ def _copied_bytes(group: WarpGroup) -> int:
 
 
 def _staged_bytes(kernel: func.FuncOp) -> int:
-    stores = [op for op in kernel.walk() if isinstance(op, DescStore)]
+    stores = all_of(kernel, DescStore)
     sizes = (
         math.prod(shape_of(op.value.type)) * byte_size(element_of(op.value.type)) for op in stores
     )

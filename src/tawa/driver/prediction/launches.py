@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tawa.ir.effects import PRODUCTS, touches
+from tawa.ir.walking import every
 from tawa.machine.chips import Chip
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
 from tawa.runtime.descriptor import TensorDescriptor, descriptor_of
@@ -55,7 +56,7 @@ def clock_of(module: ModuleOp, target: Chip) -> float:
 
     With matrix instructions it is what the power limit leaves large products.
     """
-    multiplies = any(touches(op, PRODUCTS) for op in module.walk())
+    multiplies = any(touches(op, PRODUCTS) for op in every(module))
     return target.capped_ghz if multiplies else target.clock_ghz
 
 

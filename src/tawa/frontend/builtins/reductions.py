@@ -20,6 +20,7 @@ from tawa.frontend.values.arithmetic import numeric_type, widened
 from tawa.frontend.values.conversion import cast, fail
 from tawa.frontend.values.values import Tensor, Value, describe, ir_element, is_tuple, items_of
 from tawa.ir.elementwise import Map
+from tawa.ir.walking import every
 from tawa.language.dtypes import dtype, float32, int32, uint32
 from tawa.tile.dialect import ops
 
@@ -245,7 +246,7 @@ def combine_region(
                 found=", ".join(describe(r) for r in results),
             )
         f.b.add(ops.Yield([r.ssa for r in results]))
-    for op in reversed(list(block.walk())):
+    for op in reversed(every(block)):
         if op.results and is_trivially_dead(op):  # made to ask for a type, say
             op.detach()
             op.erase()

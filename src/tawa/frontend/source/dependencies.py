@@ -38,6 +38,9 @@ LANGUAGES = "tawa.language", "triton"
 
 INSTALLED = "site-packages", "dist-packages"
 
+KEPT = "_dependencies"
+"""The attribute of a function in the tile language that has what it depended on last."""
+
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 
@@ -53,10 +56,13 @@ class Dependencies:
 
 def dependencies_of(fn: JITFunction) -> Dependencies:
     """What a function and all that it names are now. Raises `NoSource`."""
-    visitor = _Visitor()
-    visitor.function(fn)
-    digest = sha256("\0".join(visitor.parts).encode(errors="surrogatepass")).hexdigest()
-    return Dependencies(digest, visitor.watch.compiled())
+    known: Dependencies | None = fn.__dict__.get(KEPT)
+    if known is None or not known.unchanged():
+        visitor = _Visitor()
+        visitor.function(fn)
+        digest = sha256("\0".join(visitor.parts).encode(errors="surrogatepass")).hexdigest()
+        known = fn.__dict__[KEPT] = Dependencies(digest, visitor.watch.compiled())
+    return known
 
 
 def described(value: Any) -> str:

@@ -32,6 +32,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.decisions.assembling import ProductsNarrowed, RegistersDefined
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import LOWERED, TIDY
+from tawa.ir.walking import all_of, every
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class DefineRegisters:
 
     def apply(self, module: ModuleOp) -> None:
         """Define all of them."""
-        found = [op for op in module.walk() if isinstance(op, Undefined) and _in_loop(op)]
+        found = [op for op in every(module) if isinstance(op, Undefined) and _in_loop(op)]
         for op in found:
             frag = op.value.type
             assert isinstance(frag, FragType)
@@ -75,7 +76,7 @@ class NarrowProducts:
 
     def apply(self, module: ModuleOp) -> None:
         """Narrow all of them."""
-        found = [op for op in module.walk() if isinstance(op, WarpProduct)]
+        found = all_of(module, WarpProduct)
         for op in found:
             op.narrow = UnitAttr()
         if found:

@@ -19,6 +19,7 @@ from tawa.hopper.passes.strips import of_one_role
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import only_reads
 from tawa.ir.properties import LOWERED
+from tawa.ir.walking import every
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class FreeLoops:
 
     def apply(self, module: ModuleOp) -> None:
         """Give such loops their attribute."""
-        for op in list(module.walk()) if of_one_role(module) else []:
+        for op in every(module) if of_one_role(module) else []:
             if isinstance(op, scf.ForOp) and _only_loads(op):
                 op.attributes[MAY_UNROLL] = UnitAttr()
 

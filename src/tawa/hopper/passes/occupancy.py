@@ -23,6 +23,7 @@ from tawa.hopper.dialect.sync import CtaSync
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
 from tawa.ir.properties import LOWERED
+from tawa.ir.walking import every, has
 from tawa.machine.chips import Chip
 
 MOST_OPS = 2200
@@ -106,13 +107,13 @@ class ShareMultiprocessor:
 
 def meets_in_loops(module: ModuleOp) -> bool:
     """Whether all warps of a CTA wait for each other in a loop."""
-    loops = [op for op in module.walk() if isinstance(op, scf.ForOp | scf.WhileOp)]
-    return any(isinstance(op, CtaSync) for loop in loops for op in loop.walk())
+    loops = [op for op in every(module) if isinstance(op, scf.ForOp | scf.WhileOp)]
+    return any(isinstance(op, CtaSync) for loop in loops for op in every(loop))
 
 
 def multiplies_by_warps(module: ModuleOp) -> bool:
     """Whether warps multiply by themselves: the assembler would fetch all operands at first."""
-    return any(isinstance(op, WarpProduct) for op in module.walk())
+    return has(module, WarpProduct)
 
 
 def may_share(module: ModuleOp) -> bool:
@@ -121,7 +122,7 @@ def may_share(module: ModuleOp) -> bool:
     Not if there is so much of it that assembling it again takes long, and not where registers of
     several values are put together: what fewer of them cost there has not been measured.
     """
-    ops = list(module.walk())
+    ops = every(module)
     if len(ops) > MOST_OPS or any(isinstance(op, Wgmma | Assemble) for op in ops):
         return False
     roles = [op for op in ops if isinstance(op, Role | SharedWarpGroup)]

@@ -63,6 +63,7 @@ from tawa.ir.effects import (
     touches,
 )
 from tawa.ir.properties import LAID_OUT, LOWERED
+from tawa.ir.walking import all_of, every, has
 
 Region: TypeAlias = tuple[int, int]
 """First byte of shared memory, and the one after the last."""
@@ -161,8 +162,8 @@ class RedundantBarrierElimination:
 
     def apply(self, module: ModuleOp) -> None:
         """Look at every role."""
-        for role in [op for op in module.walk() if isinstance(op, Role)]:
-            ops = list(role.body.walk())
+        for role in all_of(module, Role):
+            ops = every(role.body)
             by_warps = any(isinstance(op, WarpProduct) for op in ops)
             by_groups = any(isinstance(op, Wgmma) for op in ops)
             copies = any(touches(op, COPYING) for op in ops)
@@ -182,7 +183,7 @@ class _Role:
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        ops = list(role.body.walk())
+        ops = every(role.body)
         self.written = {_region(t) for op in ops if not op.regions for t in _stored(op)}
         products = [op for op in ops if isinstance(op, Wgmma)]
         self.multiplied = {region for op in products for region in _operands(op)}
@@ -195,7 +196,7 @@ class _Role:
         count, before = 0, -1
         while before != count:
             before = count
-            meetings = [op for op in self.role.body.walk() if _only_meets(op)]
+            meetings = [op for op in every(self.role.body) if _only_meets(op)]
             for meeting in meetings:
                 self._postpone(meeting)
             for meeting in meetings:
@@ -220,7 +221,7 @@ class _Role:
             return
         op = returned.next_op
         while op is not None and not self._meets(op):
-            if any(isinstance(inner, MbarrierWait) for inner in op.walk()):
+            if has(op, MbarrierWait):
                 return
             op = op.next_op
         if op is not None and op.parent is not None:
@@ -295,7 +296,7 @@ class _Role:
         while before is not None:
             if isinstance(before, WgmmaWait) and not before.pending.value.data:
                 return True
-            found |= {r for o in before.walk() if isinstance(o, Wgmma) for r in _operands(o)}
+            found |= {r for o in every(before) if isinstance(o, Wgmma) for r in _operands(o)}
             before = before.prev_op
         return False
 

@@ -35,6 +35,7 @@ from tawa.ir.effects import is_pure, is_terminator
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import LOWERED
 from tawa.ir.traits import is_elementwise
+from tawa.ir.walking import every
 from tawa.machine.chips import SM_90A
 
 LEAST_WIDTH = 4
@@ -178,7 +179,7 @@ def _may_overlap(module: ModuleOp, options: Options) -> bool:
 
 def of_one_role(module: ModuleOp) -> bool:
     """Whether all threads run the same code, and no warp group multiplies."""
-    found = [op for op in module.walk() if isinstance(op, Role | Wgmma)]
+    found = [op for op in every(module) if isinstance(op, Role | Wgmma)]
     return all(isinstance(op, Role) and op.whole is not None for op in found)
 
 

@@ -12,6 +12,7 @@ from tawa.base.spans import copy_span
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot
 
@@ -27,7 +28,7 @@ class FuseAccumulate:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every addition of a product that started from zero and has no other use."""
-        for add in [op for op in module.walk() if isinstance(op, Map)]:
+        for add in all_of(module, Map):
             if add.function.data not in ("addf", "addi"):
                 continue
             for mine, other in ((0, 1), (1, 0)):

@@ -21,6 +21,7 @@ from tawa.base.spans import copy_span
 from tawa.base.types import DescType
 from tawa.ir.contracts import Contract
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.tile.dialect.ops import MakeDesc
 from tawa.tile.passes.chosen_descriptors import passing_values, sources_of, what_it_may_be
 from tawa.tile.passes.descriptor_pointers import of_arguments
@@ -39,14 +40,14 @@ class CarriedDescriptors:
         chosen = _taken_apart(kernel)
         if not chosen:
             return
-        around = [op for op in kernel.walk() if isinstance(op, scf.ForOp | scf.WhileOp | scf.IfOp)]
+        around = [op for op in every(kernel) if isinstance(op, scf.ForOp | scf.WhileOp | scf.IfOp)]
         ends: list[Operation] = []
         for op in around:
             if any(value in chosen for value in _passed_on_by(op)):
                 ends += _rewrite(op, chosen)
         for end in ends:
             end.operands = [part for value in end.operands for part in _parts(value)]
-        for op in [op for op in kernel.walk() if isinstance(op, MakeDesc)]:
+        for op in all_of(kernel, MakeDesc):
             if not op.result.uses:
                 Rewriter.erase_op(op)
 

@@ -24,6 +24,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import Broadcast, Splat, spreads
 
@@ -45,7 +46,7 @@ class CarriedPointers:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every loop that carries such a tile."""
         axes = AxisAnalysis()
-        for loop in [op for op in module.walk() if isinstance(op, scf.ForOp)]:
+        for loop in all_of(module, scf.ForOp):
             body = loop.body.block
             wanted = _repeats if self.repeated else _is_narrow
             tiles = [arg for arg in body.args[1:] if _is_pointer_tile(arg) and wanted(arg, axes)]

@@ -28,6 +28,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import argument_names
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.host_expressions import host_base, host_expression
 from tawa.tile.dialect.ops import (
     Arange,
@@ -55,7 +56,7 @@ class DescriptorPointers:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the module's kernel."""
-        for op in [op for op in module.walk() if isinstance(op, MakeDesc)]:
+        for op in all_of(module, MakeDesc):
             self._made(op)
         for kernel in module.ops:
             if isinstance(kernel, func.FuncOp):

@@ -19,6 +19,7 @@ from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.kernels import add_arguments, let_host_make
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
+from tawa.ir.walking import every
 from tawa.tile.analysis.host_expressions import host_base, host_expression, size_expression
 from tawa.tile.dialect.ops import DescBase, DescSize, MakeDesc
 
@@ -121,7 +122,7 @@ class HoistDescriptors:
     def _kernel(self, kernel: func.FuncOp) -> None:
         made: dict[tuple[str, str], SSAValue] = {}
         given = len(kernel.args)
-        found = [op for op in kernel.walk() if isinstance(op, DescBase | DescSize | MakeDesc)]
+        found = [op for op in every(kernel) if isinstance(op, DescBase | DescSize | MakeDesc)]
         # All recipes first: what they are made of is replaced.
         recipes = [_how(op) for op in found]
         for op, recipe in zip(found, recipes, strict=True):

@@ -22,6 +22,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import ORDER, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import every, has
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.linear import margin
 from tawa.tile.dialect.ops import Dot, Load, spreads
@@ -36,7 +37,7 @@ class EarlyLoads:
 
     def apply(self, module: ModuleOp) -> None:
         """Look at every branch in a loop around products."""
-        branches = [op for op in module.walk() if isinstance(op, scf.IfOp) and _multiplies(op)]
+        branches = [op for op in every(module) if isinstance(op, scf.IfOp) and _multiplies(op)]
         for branch in reversed(branches):
             loop = _loop_around(branch)
             if loop is not None:
@@ -44,7 +45,7 @@ class EarlyLoads:
 
 
 def _multiplies(branch: scf.IfOp) -> bool:
-    return any(isinstance(op, Dot) for op in branch.true_region.walk())
+    return has(branch.true_region, Dot)
 
 
 def _loop_around(op: Operation) -> scf.ForOp | None:
@@ -60,7 +61,7 @@ def _move(branch: scf.IfOp, loop: scf.ForOp) -> None:
     memory = written([loop])
     for load in [op for op in body.ops if isinstance(op, Load)]:
         needed = _computed_from(load, body)
-        ordered = any(touches(op, ORDER) for op in loop.walk())
+        ordered = any(touches(op, ORDER) for op in every(loop))
         moves = only_reads(load) and not ordered and not may_be_written(load, memory)
         if needed is not None and moves and _false_without(load.mask, branch.cond):
             for op in [*needed, load]:

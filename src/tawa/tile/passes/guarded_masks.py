@@ -28,6 +28,7 @@ from tawa.ir.decisions.loops import MasksGuarded
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.traits import is_elementwise, made_anew
+from tawa.ir.walking import all_of
 from tawa.tile.dialect.ops import Splat, spreads
 from tawa.tile.passes.simplify import simplify
 from tawa.tile.passes.split_loops import Before, MaskedLoop, runs_on
@@ -45,7 +46,7 @@ class GuardMasks:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops that may run on from tile to tile."""
         least = self.options.machine.branch_elements
-        loops = [op for op in module.walk() if isinstance(op, scf.ForOp)]
+        loops = all_of(module, scf.ForOp)
         for loop in [op for op in loops if runs_on(op, self.options)]:
             found = MaskedLoop.of(loop, least)
             chosen = [] if found is None else _chosen(loop, found.masks, least)

@@ -26,6 +26,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import TIDY
+from tawa.ir.walking import all_of, has
 from tawa.tile.dialect.ops import Dot, Reduce, Splat
 
 NEUTRAL = {"addf": 0.0, "addi": 0, "maxnumf": math.nan, "minnumf": math.nan,
@@ -47,9 +48,9 @@ class LateReductions:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops that multiply nothing."""
-        loops = [op for op in module.walk() if isinstance(op, scf.ForOp)]
+        loops = all_of(module, scf.ForOp)
         for loop in reversed(loops):  # inner ones first: what they leave, an outer one may carry
-            if any(isinstance(op, Dot) for op in loop.walk()):
+            if has(loop, Dot):
                 continue
             left = MOST_REGISTERS * LANES * self.options.num_warps
             for argument in loop.body.block.args[1:]:

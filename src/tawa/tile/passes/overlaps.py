@@ -27,6 +27,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, through
 from tawa.ir.kernels import argument_names, disjoint_pairs, made_by_host
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.alias import ALIKE, APART, OVERLAPS, STORED_BEFORE, may_alias, origins
 from tawa.tile.analysis.order import may_meet
 from tawa.tile.dialect.ops import DescStore
@@ -46,7 +47,7 @@ class Overlaps:
         given = self._given(kernel)
         if given:
             kernel.attributes[OVERLAPS] = StringAttr(json.dumps(given))
-        stores = [op for op in kernel.walk() if isinstance(op, DescStore)]
+        stores = all_of(kernel, DescStore)
         for later in stores:
             before = (
                 op for op in stores if may_alias(op.desc, later.desc) and not _commute(op, later)

@@ -28,6 +28,7 @@ from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.tile.dialect.ops import Dot, Reduce, Splat, Store, spreads
 from tawa.tile.passes.fold import constant_of
 
@@ -45,10 +46,10 @@ class PartialDeadCode:
         """Rewrite the loops of every kernel."""
         for kernel in [op for op in module.ops if isinstance(op, func.FuncOp)]:
             top = kernel.body.block
-            loops = [op for op in top.walk() if isinstance(op, scf.ForOp)]
+            loops = all_of(top, scf.ForOp)
             if not loops:
                 continue
-            conditions = {op: list(_conditions(op)) for op in top.walk() if has_effect(op)}
+            conditions = {op: list(_conditions(op)) for op in every(top) if has_effect(op)}
             for condition in dict.fromkeys(c for found in conditions.values() for c in found):
                 open_to_it = [loop for loop in loops if _is_known_before(condition, loop)]
                 if open_to_it:  # what the others need is not looked for in vain

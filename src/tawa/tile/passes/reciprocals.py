@@ -21,6 +21,7 @@ from tawa.base.types import element_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
 from tawa.tile.dialect.ops import spreads
 
@@ -37,7 +38,7 @@ class Reciprocals:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every such quotient of f32."""
-        for op in [op for op in module.walk() if isinstance(op, Map)]:
+        for op in all_of(module, Map):
             if op.function.data != "divf" or not isinstance(
                 element_of(op.result.type), Float32Type
             ):

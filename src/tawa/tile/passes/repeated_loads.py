@@ -22,6 +22,7 @@ from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Load, Repeat, Splat, Trans
 
@@ -41,7 +42,7 @@ class RepeatedLoads:
         """Rewrite every load of a matrix whose addresses and masks come in runs of equal lines."""
         for dim in range(2):
             axes = AxisAnalysis()
-            loads = [op for op in module.walk() if isinstance(op, Load)]
+            loads = all_of(module, Load)
             plain = [op for op in loads if op.volatile is None and op.desc is None]
             for load in [op for op in plain if len(shape_of(op.result.type)) == 2]:
                 run = _run(load, dim, axes)

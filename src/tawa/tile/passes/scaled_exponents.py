@@ -32,6 +32,7 @@ from tawa.base.types import element_of, f32, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.magnitude import is_ordinary
 from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of
@@ -61,11 +62,11 @@ class ScaledExponents:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite in the order of the text, so that a scale moves as far as it can."""
-        for op in list(module.walk()):
+        for op in every(module):
             if op.parent is not None and _is_tile(op):
                 _move_scale(op)
         if self.options.enable_fp_fusion:
-            for op in [op for op in module.walk() if isinstance(op, Map)]:
+            for op in all_of(module, Map):
                 if op.function.data in BASES and _is_tile(op):
                     _contract(op)
 

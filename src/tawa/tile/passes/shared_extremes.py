@@ -16,6 +16,7 @@ from tawa.base.spans import copy_span
 from tawa.base.types import element_of, is_float
 from tawa.ir.contracts import Contract
 from tawa.ir.properties import TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.dialect.ops import ArgReduce, Reduce
 
 
@@ -28,7 +29,7 @@ class SharedExtremes:
 
     def apply(self, module: ModuleOp) -> None:
         """Replace reductions whose block also asks for the position."""
-        for op in [op for op in module.walk() if isinstance(op, ArgReduce)]:
+        for op in all_of(module, ArgReduce):
             if op.parent is None:
                 continue
             for use in list(op.value.uses):

@@ -29,6 +29,7 @@ from tawa.ir.decisions.loops import MasksLeftOut
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.linear import Linear, margin
 from tawa.tile.analysis.zero import scalar_constant
 from tawa.tile.dialect.ops import Dot, Splat, spreads
@@ -50,7 +51,7 @@ class SplitLoops:
 
     def apply(self, module: ModuleOp) -> None:
         """Split the innermost loop of every such mask, once."""
-        loops = [op for op in module.walk() if isinstance(op, scf.ForOp)]
+        loops = all_of(module, scf.ForOp)
         least = self.options.machine.branch_elements
         apart = [loop for loop in loops if not runs_on(loop, self.options)]
         found = [split for loop in apart if (split := MaskedLoop.of(loop, least)) is not None]
@@ -151,7 +152,7 @@ def runs_on(loop: scf.ForOp, options: Options) -> bool:
     kernel = loop.parent_op()
     if not options.persistent or options.ping_pong or not isinstance(kernel, func.FuncOp):
         return False
-    products = [op for op in kernel.walk() if isinstance(op, Dot)]
+    products = all_of(kernel, Dot)
     return len(products) > 0 and all(op.parent_op() is loop for op in products)
 
 

@@ -20,6 +20,7 @@ from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import TIDY
+from tawa.ir.walking import every
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Load, Splat, Trans
 
@@ -34,7 +35,7 @@ class UniformLoads:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every load of a tile whose addresses, masks and substitutes are one each."""
         axes = AxisAnalysis()
-        loads = [op for op in module.walk() if isinstance(op, Load) and shape_of(op.result.type)]
+        loads = [op for op in every(module) if isinstance(op, Load) and shape_of(op.result.type)]
         for load in loads:
             plain = load.volatile is None and load.desc is None
             if plain and all(_is_uniform(v, axes) and _is_made(v) for v in load.operands):

@@ -15,6 +15,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 
 from tawa.ir.contracts import Contract
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.waits import polls
 
 
@@ -27,6 +28,6 @@ class Waits:
 
     def apply(self, module: ModuleOp) -> None:
         """Mark them."""
-        for loop in [op for op in module.walk() if isinstance(op, scf.WhileOp)]:
+        for loop in all_of(module, scf.WhileOp):
             for load in polls(loop):
                 load.volatile = UnitAttr()

@@ -14,6 +14,7 @@ from tawa.base.types import bf16, element_of, f16, f32, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY, WIDE_SUMS
+from tawa.ir.walking import all_of
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Splat
 
@@ -29,7 +30,7 @@ class WidenAccumulators:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every product whose accumulator has 16 bits."""
-        for dot in [op for op in module.walk() if isinstance(op, Dot)]:
+        for dot in all_of(module, Dot):
             if element_of(dot.result.type) in (f16, bf16):
                 self._dot(dot)
 
