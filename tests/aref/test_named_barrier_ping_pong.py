@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from fused import WORKLOADS
-from simulation import Recorded, recorded
+from simulation import Arrays, Recorded, block, recorded, values
 from xdsl.dialects import scf
 
 import tawa
@@ -14,6 +15,7 @@ from tawa.aref.passes.named_barrier_ping_pong import NothingToAlternate
 from tawa.driver.compiled import Compiled
 from tawa.hopper.dialect.sync import NamedBarrierArrive
 from tawa.simulate import check
+from tawa.simulate.interpret.aref import run
 from tawa.simulate.interpret.errors import ProtocolError
 
 
@@ -62,3 +64,30 @@ def test_a_kernel_without_loops_is_refused() -> None:
     block = "desc<f16,128x128>"
     with pytest.raises(NothingToAlternate):
         square.compile(block, block, 128, alternate=True)
+
+
+@tawa.jit
+def with_bias(a, b, bias, c, K, TILES: tl.constexpr):
+    """Of each tile, a load that no loop repeats, and others that one or two loops do."""
+    tile = tl.program_id(0)
+    acc = tl.zeros((64, 64), tl.float32)
+    for part in range(2 if TILES == "two loops" else 1):
+        for k in range(0, K, 64):
+            acc = tl.dot(a.load([tile * 64, k]), b.load([part * 64, k]).T, acc)
+    c.store([tile * 64, 0], (acc + bias.load([tile * 64, 0]).to(tl.float32)).to(tl.float16))
+
+
+@pytest.mark.parametrize("tiles", ["one loop", "two loops"])
+def test_teams_know_how_often_a_tile_is_loaded(tiles: str) -> None:
+    """Each team begins at the slot and the phase where the other's tile ends."""
+    arrays = Arrays()
+    a, b, bias = (arrays.random("f16", n, k) for n, k in ((320, 192), (128, 192), (320, 64)))
+    c = arrays.output("f16", 320, 64)
+    described = [block(x, 64, 64) for x in (a, b, bias, c)]
+    launch = Recorded(with_bias, (5,), (*described, 192, tiles),
+                      {"persistent": True, "ping_pong": True, "num_stages": 3})  # fmt: skip
+    compiled = launch.compile()
+    run(compiled.module("aref"), (5,), launch.values(compiled), multiprocessors=1)
+    parts = 2 if tiles == "two loops" else 1
+    exact = sum(values(a) @ values(b)[p * 64 : p * 64 + 64].T for p in range(parts)) + values(bias)
+    np.testing.assert_allclose(values(c), exact, atol=0.1, rtol=0.01)

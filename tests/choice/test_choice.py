@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import tawa
 import tawa.language as tl
 from tawa.base.errors import TawaError
 from tawa.codegen.lower import RegistersExceeded
+from tawa.driver import choosing
 from tawa.driver.attempts import Attempts, TooFewRegisters
 from tawa.driver.choice.candidates import Candidate, by_itself, candidates
 from tawa.driver.choice.choose import Ranking, ranking
@@ -491,3 +493,29 @@ def test_what_loses_beside_launches_crowds_as_many_ctas_out():
     rejected.add(two)
     assert other in rejected
     assert (("ctas_per_sm", 3),) not in rejected
+
+
+def test_a_profile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The second time it is read; what is no profile is looked at again, and written anew."""
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    made = profile(gemm, *GEMM, "i32", **TILE)
+    looked = list[object]()
+
+    def looking(*args: object) -> Profile:
+        looked.append(args)
+        return made
+
+    monkeypatch.setattr(choosing, "_profiled", looking)
+    request = gemm.request(*GEMM, "i32", **TILE)
+    asked = request.types, request.constants, request.options
+    for _ in range(3):
+        assert profile_for(gemm, *asked, "a key").to_json() == made.to_json()
+    assert len(looked) == 1
+    profile_for(gemm, *asked, "another key")
+    profile_for(gemm, *asked)
+    profile_for(gemm, *asked)
+    assert len(looked) == 4
+    cache = choosing.default_cache()
+    monkeypatch.setattr(type(cache), "get", lambda *_: {"json": b"[1, 2]"})
+    assert profile_for(gemm, *asked, "a key") is made
+    assert len(looked) == 5

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from xdsl.dialects.builtin import f16, f32, i8
 from xdsl.dialects.func import FuncOp
+from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import SSAValue
 
 from tawa.aref.dialect.ops import EdgeRow
 from tawa.base.options import Options
 from tawa.codegen.control import lower_edge_row
+from tawa.codegen.fragments import copied
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.kernel_lowering import KernelLowering
 from tawa.codegen.matrix import parts
@@ -201,3 +204,17 @@ def test_groups_and_teams_have_barriers_of_their_own(teams: int, groups: int):
     else:
         first = 3 + teams * groups
         assert together == [first + t for t in range(teams) for _ in range(groups)]
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("lazy", [False, True])
+def test_who_may_change_registers_in_place(uses: int, lazy: bool):
+    """Whoever alone has them: what is made again where it is used has them, too."""
+    old = Made(result_types=[f32]).results[0]
+    for _ in range(uses):
+        Made(operands=[old])
+    value, copies = Made(result_types=[f32]).results[0], list[Any]()
+    g: Any = SimpleNamespace(layouts=SimpleNamespace(lazy=lambda _: lazy), add=copies.append)
+    found = copied(g, value, old)
+    assert (found is value) is (uses == 1 and not lazy)
+    assert len(copies) == (uses == 2 or lazy)

@@ -9,10 +9,13 @@ import pytest
 from catalogue import BY_NAME
 from reassembled import BLOCKS, BYTES, POINTERS, many_registers, states
 from simulation import recorded
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, f16, f32
+from xdsl.dialects.test import TestOp as Made
+from xdsl.ir import Block, Region
 
 import tawa
 import tawa.language as tl
+from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.attempts import ATTEMPTS, NO_SLACK
 from tawa.base.options import Options
 from tawa.driver.jit import Kernel, Request
@@ -23,7 +26,8 @@ from tawa.ir import properties
 from tawa.ir.contracts import BrokenContract, Contract, Pass, Property, check, violations
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import AT_LEVEL
-from tawa.machine.chips import Chip
+from tawa.machine.chips import H100, Chip
+from tawa.tile.dialect.ops import Dot
 
 STAGES = dict(zip(LEVELS[1:], LEVELS, strict=False))
 """The level that each stage begins with."""
@@ -222,3 +226,25 @@ def test_every_check_can_fail():
     for name in ("gemm-cooperative", "by warps", "unusual"):
         run(name, after)
     assert failed == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("shape", "warps", "by_columns", "fits"),
+    [
+        ((128, 64), 4, False, True), ((128, 64), 8, False, True), ((64, 64), 8, False, False),
+        ((64, 64), 8, True, True), ((128, 64), 8, True, True), ((64, 16), 8, True, True),
+        ((64, 48), 16, True, False), ((64, 64), 6, False, False), ((128, 16), 8, False, True),
+    ],
+)  # fmt: skip
+def test_products_that_warp_groups_share(
+    shape: tuple[int, int], warps: int, by_columns: bool, fits: bool
+):
+    """Their rows, or their columns where the group says so."""
+    m, n = shape
+    a, b, acc = (Made(result_types=[TensorType(t, s)]).results[0]
+                 for t, s in ((f16, (m, 64)), (f16, (64, n)), (f32, shape)))  # fmt: skip
+    dot = Dot(a, b, acc)
+    body = Region(Block([dot]))
+    module = ModuleOp([WarpGroup("math", warps, 1, body, split_columns=by_columns)])
+    found = list(CHECKS[properties.GROUP_PRODUCTS](module, H100))
+    assert found == ([] if fits else [dot])

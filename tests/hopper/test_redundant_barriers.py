@@ -15,6 +15,7 @@ import tawa
 import tawa.language as tl
 from tawa.hopper.dialect.structure import Role
 from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.passes.redundant_barriers import _Role  # pyright: ignore[reportPrivateUsage]
 from tawa.ir.decisions.memory import BarriersLeftOut
 from tawa.simulate.check.protocol import check
 from tawa.simulate.interpret import errors
@@ -170,3 +171,23 @@ def test_copies_for_products_of_warp_groups_share_meetings() -> None:
         except errors.ProtocolError:
             caught += 1
     assert (len(meetings(module)), caught) == (2, 2)
+
+
+@tawa.jit
+def gemm(a, b, c, K):
+    acc = tl.zeros((128, 128), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_what_products_read_until_they_are_waited_for(depth: int) -> None:
+    """Both operands' rings, in the loop and behind it."""
+    compiled = gemm.compile("desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", "i32",
+                            mma_depth=depth, consumers=1)  # fmt: skip
+    roles = [op for op in compiled.module("hopper").walk() if isinstance(op, Role)]
+    (math,) = [found for role in roles if (found := _Role(role)).multiplied]
+    assert len(math.multiplied) == 2
+    assert math.awaited
+    assert all(regions == math.multiplied for regions in math.awaited.values())

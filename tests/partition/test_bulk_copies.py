@@ -269,6 +269,33 @@ def test_it_can_be_turned_off() -> None:
     assert count(found, TmaLoad) == 0
 
 
+@tawa.jit
+def moving(a, b, c, K, SUM: tl.constexpr):
+    """Pointers that a loop carries beside a sum, or alone."""
+    m, k = tl.arange(0, 64), tl.arange(0, 32)
+    at, bt = a + m[:, None] * K + k[None, :], b + m[None, :] * K + k[:, None]
+    out = c + m[:, None] * 64 + m[None, :]
+    acc = tl.zeros((64, 64), tl.float32)
+    for i in range(0, K, 32):
+        found = tl.dot(tl.load(at), tl.load(bt), acc)
+        if SUM:
+            acc = found
+        else:
+            tl.store(out + i * 128, found)
+        at += 32
+        bt += 32
+    if SUM:
+        tl.store(out, acc)
+
+
+@pytest.mark.parametrize("sums", [True, False])
+def test_pointers_are_moved_beside_a_sum_and_alone(sums: bool) -> None:
+    types = "*f16:16", "*f16:16", "*f32:16", "i32:16"
+    found = moving.compile(*types, SUM=sums, bulk_copies=True)
+    assert not found.decided(NotCopiedInBulk)
+    assert len(in_bulk(found)) == 2
+
+
 def made(kind: Any = i32) -> SSAValue:
     return Made(result_types=[kind]).results[0]
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from loop_graphs import attention
+from loop_graphs import attention, graph_of
 
+import tawa
+import tawa.language as tl
 from tawa.machine.chips import H100
 from tawa.pipeline import modulo
 from tawa.pipeline.dependence_graph import DependenceGraph
+from tawa.pipeline.differences import ORIGIN
 from tawa.pipeline.infeasible_intervals import Orders
 from tawa.pipeline.modulo import PERIODS, UNIT, bounds, in_units, solve
 from tawa.pipeline.modulo_model import Model
@@ -103,3 +107,40 @@ def test_more_orders_than_can_be_looked_at_are_not_refused(monkeypatch: pytest.M
     assert Orders(graph(), LEAD, TAIL, 2).refuse(period, TIGHT)
     monkeypatch.setattr("tawa.pipeline.infeasible_intervals.MOST_WORK", 10)
     assert not Orders(graph(), LEAD, TAIL, 2).refuse(period, TIGHT)
+
+
+@tawa.jit
+def gemm(a, b, c, K):
+    acc = tl.zeros((128, 128), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+def of_gemm() -> DependenceGraph:
+    """A product that nothing but its next turn reads."""
+    block = "desc<f16,128x64>"
+    types = {"a": block, "b": block, "c": "desc<f16,128x128>", "K": "i32"}
+    return graph_of(gemm, types, {})
+
+
+@pytest.mark.parametrize("more", [0, 5])
+@pytest.mark.parametrize("of", [graph, of_gemm])
+def test_a_products_instructions_end_in_their_turn(of: Callable[[], DependenceGraph], more: int):
+    """Each node begins in an iteration's time, a product's instructions after it, and all that
+    runs on the tensor core is done before the next turn of the same product."""
+    found = of()
+    period = periods(found)[-1] + more * UNIT
+    model = Model(found, H100, 1000, period, 2)
+    assert model.known is not None
+    above, problem, turn = model.known.above, model.problem, period // UNIT
+    for node in found.nodes:
+        start = problem.start(node.number)
+        assert above[ORIGIN, start] >= 0
+        assert above[start, ORIGIN] >= problem.room(node.number) - 2 * turn
+    for dot in found.dots:
+        start, run = problem.start(dot.number), problem.run(dot.number)
+        assert above[start, run] >= LEAD
+        assert above[run, start] >= in_units(dot.tensor) + TAIL - turn
+        assert above[run, ORIGIN] >= -2 * turn
+    assert above[problem.latency, ORIGIN] >= -turn

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tawa.pipeline.differences import ORIGIN, Contradiction, Differences, Numbers
-from tawa.pipeline.modulo_bounds import too_like
-from tawa.pipeline.modulo_problem import HELD, PROMPT, Aim, Problem, Start
+from tawa.pipeline.modulo_bounds import likeness, too_like
+from tawa.pipeline.modulo_problem import HELD, PROMPT, Aim, Part, Problem, Start
 from tawa.pipeline.modulo_search import Search
 from tawa.pipeline.transport import Transport
 
@@ -235,3 +235,26 @@ def test_schedules_differ_in_two_places(other: list[tuple[int, int]], places: in
     one, two = ([Start(*s) for s in (*part[:2], (7, 0), part[2])] for part in (there, other))
     assert too_like(problem, one, two) is (places < 2)
     assert too_like(problem, two, one) is (places < 2)
+
+
+@pytest.mark.parametrize(
+    ("orders", "same", "unordered"),
+    [
+        ((), 3, (0, 1)), (((0, 1),), 4, (0, 2)), (((1, 0),), 3, (0, 2)),
+        (((0, 1), (0, 2)), 5, (1, 2)), (((0, 1), (1, 2)), 6, None), (((1, 2), (2, 0)), 4, None),
+    ],
+)  # fmt: skip
+def test_which_order_is_open(
+    orders: tuple[tuple[int, int], ...], same: int, unordered: tuple[int, int] | None
+):
+    """The first two nodes of which neither has to start first."""
+    problem = Problem(
+        period=6, stages=2, capacity=99, tail=0, thread=[1, 1, 1], tensor=[0, 0, 1],
+        registers=[8, 8, 8], products=(2,), kept=(), costly=(0, 1, 2),
+    )  # fmt: skip
+    more = [(problem.start(a), problem.start(b), 1) for a, b in orders]
+    part = Part(
+        Loop(problem, more).known(), np.zeros(3, dtype=np.int64), Transport([], [], np.zeros(0))
+    )
+    other = [Start(0, 0), Start(1, 0), Start(2, 0)]
+    assert likeness(problem, part, other) == (same, unordered)

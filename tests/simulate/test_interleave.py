@@ -2,14 +2,26 @@
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 from protocols import KINDS, broken, correct
 
-from tawa.simulate.check.explorer import Landing, Line, Segment, Step, _table, lines_of
+from tawa.simulate.check import protocol as checker
+from tawa.simulate.check.explorer import (
+    Exploration,
+    Landing,
+    Line,
+    Segment,
+    Step,
+    Violation,
+    _table,
+    lines_of,
+)
 from tawa.simulate.check.interleave import explore
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
+from tawa.simulate.interpret.limits import Limits
 
 FULL, EMPTY = (0, 0), (0, 8)
 
@@ -94,6 +106,26 @@ def test_a_counterexample_has_a_column_for_each_actor_that_moves():
     assert _table(["a", "idle", "c"], path).split("\n") == [
         "a   | c ", "--------", "x   |   ", "    | yy", "zzz |   ",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("steps", [1, 39, 40, 41, 90])
+def test_a_long_counterexample_shows_its_end(steps: int):
+    path = [("a", f"a step {n}") for n in range(steps)]
+    found = Exploration(steps, False, Violation("race", "two accesses", path), ("a", "b"))
+    head, line, *rows = found.table().split("\n")
+    assert (head.strip(), set(line)) == ("a", {"-"})
+    assert [row.strip() for row in rows] == [f"step {n}" for n in range(max(0, steps - 40), steps)]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_cluster_of_every_schedule_is_drawn_anew(monkeypatch: pytest.MonkeyPatch, count: int):
+    drawn: list[int] = []
+    monkeypatch.setattr(checker, "RandomSchedule", drawn.append)
+    monkeypatch.setattr(checker, "run_cluster", lambda *_, **__: None)
+    for seed in range(4):
+        clusters: Any = iter(range(count))
+        assert checker._run_all(clusters, seed, Limits(10))  # pyright: ignore[reportPrivateUsage]
+    assert len(set(drawn)) == len(drawn) == 4 * count
 
 
 def test_the_bound_is_never_called_a_proof():

@@ -93,6 +93,25 @@ def test_a_name_changes_no_number():
     assert named > 100
 
 
+NEW, OTHER, PARAMETER, COUNT = ATOMS[0], ATOMS[1], ATOMS[2], ATOMS[3]
+
+
+@pytest.mark.parametrize(
+    ("held", "named"),
+    [
+        (5, False), (NEW, False), (plus(NEW, 5), False), (PARAMETER, False),
+        (plus(NEW, OTHER), True), (plus(NEW, PARAMETER), True), (plus(plus(NEW, OTHER), 3), True),
+        (plus(PARAMETER, term("turn", 0)), False), (plus(NEW, scaled(OTHER, -2)), True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("changing", [True, False])
+def test_only_sums_that_a_while_goes_on_by_are_named(held: Number, named: bool, changing: bool):
+    actor, path = waiting_at_a_while([held], [0] if changing else []), Path(Facts(), {}, unknowns=2)
+    _forget_sums([actor], path)
+    assert path.unknowns == 2 + (named and changing)
+    assert (actor.values[0] == held) is not (named and changing)
+
+
 # --- waits that all know of -----------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import pytest
 from tawa.base.kernel_spec import KernelSpec, PointerParam
 from tawa.simulate.ptx.cta import ORDERS, PtxFailed
 from tawa.simulate.ptx.launch import run
+from tawa.simulate.ptx.program import kernels
 
 THREADS = 64
 
@@ -111,3 +112,20 @@ def test_what_breaks_a_rule_is_stopped(name: str):
     with pytest.raises(PtxFailed) as failed:
         outcome(body)
     assert why in str(failed.value), failed.value
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (".const .align 4 .b8 table[3] = {1, 255, 0};", b"\x01\xff\x00"),
+        (".global .align 1 .s8 table[2] = {-1, 127};", b"\xff\x7f"),
+        (".global .align 2 .u16 table[2] = {65535, 258};", b"\xff\xff\x02\x01"),
+        (".const .align 8 .s64 table[] = {-2};", b"\xfe" + b"\xff" * 7),
+        (".global .align 4 .b32 table[2] = {-1, 4294967295};", b"\xff" * 8),
+    ],
+)
+def test_constants_in_memory(declared: str, expected: bytes) -> None:
+    """As bytes of their width, the lowest first, whatever their sign."""
+    text = f".version 9.0\n.target sm_90a\n.address_size 64\n{declared}\n.visible .entry k()\n{{\nret;\n}}\n"
+    (kernel,) = kernels(text).values()
+    assert kernel.arrays == {"table": expected}
