@@ -7,13 +7,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from xdsl.dialects.builtin import f16, f32, i8
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, TensorType, f16, f32, i8
 from xdsl.dialects.func import FuncOp
 from xdsl.dialects.test import TestOp as Made
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
-from tawa.aref.dialect.ops import EdgeRow
+from tawa.aref.dialect.ops import Consumed, EdgeRow, RefType, TokenType
 from tawa.base.options import Options
+from tawa.codegen import channels
 from tawa.codegen.control import lower_edge_row
 from tawa.codegen.fragments import copied
 from tawa.codegen.group_lowering import GroupLowering
@@ -218,3 +219,21 @@ def test_who_may_change_registers_in_place(uses: int, lazy: bool):
     found = copied(g, value, old)
     assert (found is value) is (uses == 1 and not lazy)
     assert len(copies) == (uses == 2 or lazy)
+
+
+@pytest.mark.parametrize("after", ["none", "tma", None])
+@pytest.mark.parametrize("of_engine", [(False, False), (False, True), (True, False), (True, True)])
+def test_a_slot_given_back_after_another(
+    monkeypatch: pytest.MonkeyPatch, of_engine: tuple[bool, bool], after: str | None
+):
+    """Threads have met there, unless the engine fills this slot alone: that takes a fence, too."""
+    kind = RefType(IntAttr(1), ArrayAttr([TensorType(f16, (64, 64))]))
+    ring = Made(result_types=[kind]).results[0]
+    token = Made(result_types=[TokenType()]).results[0]
+    given = [Consumed(ring, token, how) for how in (after or "none", "none")]
+    Block(given if after else [Made(), given[1]])
+    filled = dict(zip(given, of_engine, strict=True))
+    monkeypatch.setattr(channels, "_filled_by_engine", lambda _, op: filled[op])
+    g: Any = SimpleNamespace(group=SimpleNamespace(moves=None, converts=None))
+    met = channels._has_met(g, given[1])  # pyright: ignore[reportPrivateUsage]
+    assert met is (after == "none" and (of_engine[0] or not of_engine[1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,19 @@ def test_what_cannot_be_read_is_not_found(key: str, entry: dict[str, bytes]) -> 
     compile_cache.default_cache().put(key, entry)
     assert compile_cache.has(key)
     assert compile_cache.find(key, "k") is None
+
+
+def test_what_was_compiled_is_known(key: str) -> None:
+    """By this process, or by another one into the cache on disk; not with another option."""
+    kernel = tawa.jit(doubled.fn)
+    types = "*f32", "*f32", "i32"
+    request, other = kernel.request(*types), kernel.request(*types, num_warps=2)
+    assert not kernel.is_compiled(request)
+    kernel.compile(*types)
+    assert kernel.is_compiled(request)
+    assert not kernel.is_compiled(other)
+    assert tawa.jit(doubled.fn).is_compiled(request), "it is on disk"
+    for path in Path(os.environ["TAWA_CACHE_DIR"]).rglob("*.kernel"):
+        path.unlink()
+    assert kernel.is_compiled(request), "this process has it"
+    assert not tawa.jit(doubled.fn).is_compiled(request)

@@ -102,6 +102,17 @@ def test_the_entries_used_longest_ago_go_first(tmp_path: Path) -> None:
     assert [cache.get(key) is not None for key in keys] == [True, False, True, True]
 
 
+@pytest.mark.parametrize(("room", "left"), [(1, 4), (0, 4), (-1, 3)])
+def test_what_fits_just_so_stays(tmp_path: Path, room: int, left: int) -> None:
+    """Only what is too much makes room for more than itself."""
+    cache = Cache(tmp_path)
+    for number in range(4):
+        cache.put(content_key(str(number)), {"x": bytes(1000)})
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*.kernel"))
+    Cache(tmp_path, limit=size + room).trim()
+    assert len(list(tmp_path.rglob("*.kernel"))) == left
+
+
 def test_a_full_cache_is_not_looked_through_at_each_entry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,9 +7,12 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType
 
 import tawa
+import tawa.language as tl
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.simulate import check
 from tawa.simulate.interpret import aref, tile
+from tawa.simulate.interpret.errors import OutOfBounds
+from tawa.simulate.interpret.hopper import run
 
 SOURCE = HEAD + (
     "def kernel(a_desc, b_desc, c_desc, K, BLOCK: tl.constexpr):\n"
@@ -56,3 +59,18 @@ def test_a_while_loop_with_a_tile_is_specialised_and_right(tmp_path, named, opti
     assert report.proved
     assert report.same_results
     np.testing.assert_allclose(c, a @ b.T, rtol=1e-2, atol=1e-2)
+
+
+@tawa.jit
+def beyond(x, n, N: tl.constexpr):
+    i = 0
+    while i < n:
+        tl.store(x + i * 64 + tl.arange(0, N), 1.0)
+        i += 1
+
+
+def test_an_error_names_the_iteration_of_a_while():
+    module = beyond.compile("*f32", "i32", 64).module("hopper")
+    with pytest.raises(OutOfBounds) as caught:
+        run(module, (1,), [np.zeros(200, np.float32), 9])
+    assert "(iteration = 3)" in str(caught.value)

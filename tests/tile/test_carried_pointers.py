@@ -114,3 +114,28 @@ def test_tiles_of_pointers_however_they_are_made(way: str, first: int) -> None:
     run(module, (1,), [x, y, out, first, 83, 70])
     given = x if first or way in ("from a number", "turned") else y
     np.testing.assert_allclose(out, given[:, :70].astype(np.float32).sum(1), rtol=1e-3, atol=1e-3)
+
+
+@tawa.jit
+def copied(x, y, stride, K, M: tl.constexpr, BK: tl.constexpr):
+    """Nothing but pointers is carried."""
+    m, k = tl.arange(0, M), tl.arange(0, BK)
+    at, to = x + (m[:, None] * stride + k[None, :]), y + (m[:, None] * stride + k[None, :])
+    for i in range(0, K, BK):
+        tl.store(to, tl.load(at, mask=k[None, :] < K - i, other=0.0), mask=k[None, :] < K - i)
+        at += BK
+        to += BK
+
+
+def test_pointers_are_carried_alone() -> None:
+    types = [parse_argument(t) for t in ("*f16:16", "*f16:16", "i32", "i32")]
+    module = lower_to_tile(copied, types, {"M": 16, "BK": 32})
+    simplify(module)
+    CarriedPointers().apply(module)
+    module.verify()
+    simplify(module)
+    assert "!tawa.ptr<f16>" in carried(module)
+    x = np.random.default_rng(0).standard_normal((16, 83)).astype(np.float16)
+    y = np.zeros_like(x)
+    run(module, (1,), [x, y, 83, 70])
+    np.testing.assert_array_equal(y[:, :70], x[:, :70])
