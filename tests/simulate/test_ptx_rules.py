@@ -62,6 +62,11 @@ RIGHT: dict[str, tuple[str, list[int]]] = {
         "shl.b32 %r3, %r1, 2; st.shared.u32 [%r3], %r1; bar.sync 0; and.b32 %r4, %r1, 7;"
         "shl.b32 %r4, %r4, 4; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r9}, [%r4];",
         [i % 32 for i in range(64)]),
+    "nothing to wait for": ("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;"
+                            "mov.u32 %r9, 7;", [7] * 64),
+    "an address of another CTA": (
+        "and.b32 %r3, %r1, 3; mov.u32 %r8, 64; mapa.shared::cluster.u32 %r9, %r8, %r3;",
+        [64 | (1 + i % 4) << 24 for i in range(64)]),
     "an update": ("@%p1 st.shared.u32 [%r8], 0; bar.sync 0;"
                   "atom.shared.add.u32 %r5, [%r8], 1; bar.sync 0; ld.shared.u32 %r9, [%r8];",
                   [64] * 64),
