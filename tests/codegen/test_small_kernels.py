@@ -214,3 +214,29 @@ def test_texts_of_accesses(text: str) -> None:
 def test_plain_accesses_have_no_text() -> None:
     assert not Manner()
     assert not Manner(eviction="evict_normal")
+
+
+@tawa.jit
+def one_behind_the_other(x, y, z, FIRST: tl.constexpr, SECOND: tl.constexpr, WIDE: tl.constexpr):
+    """Rows of `WIDE` columns, or numbers if it is 0."""
+    if WIDE:
+        c = tl.arange(0, WIDE)[None, :]
+        first = tl.load(x + tl.arange(0, FIRST)[:, None] * WIDE + c)
+        second = tl.load(y + tl.arange(0, SECOND)[:, None] * WIDE + c)
+        both = tl.cat(first, second, dim=0)
+        at = tl.arange(0, FIRST + SECOND)[:, None] * WIDE + c
+    else:
+        both = tl.cat(tl.load(x + tl.arange(0, FIRST)), tl.load(y + tl.arange(0, SECOND)), dim=0)
+        at = tl.arange(0, FIRST + SECOND)
+    tl.store(z + at, both * 2)
+
+
+@pytest.mark.parametrize("wide", [0, 16])
+@pytest.mark.parametrize("sizes", [(32, 32), (64, 32), (32, 96), (16, 48)])
+def test_tiles_one_behind_the_other(sizes: tuple[int, int], wide: int) -> None:
+    a = Arrays()
+    shapes = [(n, wide) if wide else (n,) for n in (*sizes, sum(sizes))]
+    x, y, z = a.random("f32", *shapes[0]), a.random("f32", *shapes[1]), a.output("f32", *shapes[2])
+    exact = 2 * np.concatenate([values(x), values(y)])
+    check(one_behind_the_other, (1,), [x, y, z], {2: exact}, 1e-7, LEVELS,
+          FIRST=sizes[0], SECOND=sizes[1], WIDE=wide, num_warps=2)  # fmt: skip
