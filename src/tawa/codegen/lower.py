@@ -350,6 +350,7 @@ def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
         max(map(_addresses, copying), default=0),
         sum(g.warps.value.data for g in converting),
         max(map(_converted, converting), default=0),
+        all(op.desc is not None for group in copying for op in all_of(group, aref.CopyInto)),
     )
 
 

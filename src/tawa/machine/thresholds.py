@@ -28,6 +28,13 @@ class Thresholds:
     """Of a role that copies through pointers: for an address, beside them, at least."""
     loader_spare: int = figure(24, "counted", _POINTERS + ", where consumers need them")
     """Registers that such a role does without where its consumers need them."""
+    seldom_registers: int = figure(
+        40,
+        "counted",
+        "a copying role whose tiles are boxes, in attention with two CTAs a multiprocessor: none "
+        "spilled, of 24 registers 24 bytes",
+    )
+    """Of such a role that copies through pointers only where a tile is no box."""
     moving_registers: int = figure(32, "counted", "a moving role with four blocks, without spills")
     """Registers of a moving role that can hold four blocks of a tile."""
     beside_accumulators: int = figure(

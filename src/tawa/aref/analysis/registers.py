@@ -23,6 +23,9 @@ REGISTERS_OF_ADDRESS, BESIDE, FEWEST = SM_90A.thresholds.loader_registers
 """Registers of a role that copies through pointers: for an address and its mask, beside them, and
 at least."""
 
+SELDOM = SM_90A.thresholds.seldom_registers
+"""Registers of such a role whose tiles the copy engine copies, but where one is no box."""
+
 LESS = SM_90A.thresholds.loader_spare
 """Registers that such a role does without where its consumers need them."""
 
@@ -34,12 +37,14 @@ MANY = SM_90A.large_accumulators
 class Copying:
     """A role that copies through pointers: its warps, each thread's addresses, what is to spare.
 
-    What is to spare is the role's, or its consumers' where they need more.
+    What is to spare is the role's, or its consumers' where they need more. `seldom`: the copy
+    engine copies all tiles that are boxes.
     """
 
     warps: int
     addresses: int
     spare: int = 0
+    seldom: bool = False
 
     @property
     def groups(self) -> int:
@@ -116,9 +121,12 @@ def budget(
     pool = entry * (groups + loaders + converters) - converters * (converter or 0)
     if copying:
         wanted = copying.registers + (-LESS - 2 * copying.spare if narrow else copying.spare)
+        fewest = FEWEST
+        if copying.seldom and (narrow or entry < ENOUGH):
+            wanted = fewest = SELDOM
         least = -(-(accumulators + BESIDE_ACCUMULATORS) // step) * step
         left = (pool - groups * least) // loaders // step * step
-        producer = min(entry, max(FEWEST, min(left, -(-wanted // step) * step)))
+        producer = min(entry, max(fewest, min(left, -(-wanted // step) * step)))
         consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
         return Budget(producer, consumer, consumer, entry, converter)
     few = narrow or accumulators >= MANY or entry < ENOUGH
@@ -156,10 +164,12 @@ class Sharing:
     """Warps that compute operands."""
     converted: int = 0
     """Elements that one of their threads makes at a time."""
+    seldom: bool = False
+    """Whether the copy engine copies, in the copiers' place, all tiles that are boxes."""
 
     def split(self, target: Chip, narrow: bool, spare: int) -> Budget:
         """The split of the register file in an attempt; see `Slack` for what it leaves."""
-        copying = Copying(self.copiers, self.addresses, spare)
+        copying = Copying(self.copiers, self.addresses, spare, self.seldom)
         converting = Converting(self.converters, self.converted)
         return budget(target, self.warps, self.accumulators, narrow, copying, converting)
 
