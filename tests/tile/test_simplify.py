@@ -54,6 +54,8 @@ CONSTANTS = "".join(f"%c{n} = arith.constant {n} : i32\n" for n in (0, 1, 2, 5))
         ("%r = ew.map muli(%c0, %x) : (i32, i32) -> i32", {"arith.constant": 1}),
         ("%r = ew.map divsi(%x, %c1) : (i32, i32) -> i32", {}),
         ("%r = ew.map divsi(%c1, %x) : (i32, i32) -> i32", {"arith.constant": 1, "divsi": 1}),
+        ("%r = ew.map remsi(%x, %c1) : (i32, i32) -> i32", {"arith.constant": 1}),
+        ("%r = ew.map remsi(%c1, %x) : (i32, i32) -> i32", {"arith.constant": 1, "remsi": 1}),
         ("%r = ew.map subi(%c0, %x) : (i32, i32) -> i32", {"arith.constant": 1, "subi": 1}),
         ("%r = ew.map divsi(%c5, %c2) : (i32, i32) -> i32", {"arith.constant": 1}),
         ("%d = ew.map addi(%x, %c5) : (i32, i32) -> i32\n"

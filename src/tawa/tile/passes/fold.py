@@ -35,6 +35,9 @@ ABSORBING = {"muli": 0, "andi": 0}
 WHOLE_POWERS = 4
 """Exponents up to which a power is products: each at least as exact as the function."""
 
+REMAINDERS = ("remsi", "remui")
+"""Functions that are 0 where the right operand is 1."""
+
 
 def insert_before(op: Operation, new: Operation) -> Operation:
     """Insert `new` before `op`, with its span."""
@@ -126,6 +129,8 @@ def _neutral(op: Map, name: str, constants: list[Array | None]) -> SSAValue | No
     left, right = op.arguments
     if name in NEUTRAL and _is(constants[1], NEUTRAL[name]):
         return left
+    if name in REMAINDERS and _is(constants[1], 1):
+        return make_constant(op, np.asarray(0), op.result.type)
     commutes = op.scalar_function.commutative
     if commutes and name in NEUTRAL and _is(constants[0], NEUTRAL[name]):
         return right
