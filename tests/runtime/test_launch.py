@@ -266,6 +266,12 @@ def test_a_persistent_grid_fills_the_device_and_no_more(
     assert struct.unpack("<i", seen["values"][4][:4])[0] == (*grid, 1, 1)[1]
 
 
+def test_sizes_of_one_may_follow_the_third() -> None:
+    driver = RecordingDriver(matmul_spec())
+    driver.launcher.launch((16, 8, 1, 1, 1), descriptor(), C, 256, 0.5)
+    assert driver.launches[0]["grid"] == (16, 8, 1)
+
+
 @pytest.mark.parametrize("grid", [0, (0,), (3, 0), (0, 1, 1)])
 def test_an_empty_grid_launches_nothing(grid: Any) -> None:
     driver = RecordingDriver(matmul_spec())
@@ -273,7 +279,9 @@ def test_an_empty_grid_launches_nothing(grid: Any) -> None:
     assert driver.launches == []
 
 
-@pytest.mark.parametrize("grid", [(), (1, 2, 3, 4), (-1,), "ab", (1, 70000), (3,), None])
+@pytest.mark.parametrize(
+    "grid", [(), (1, 2, 3, 4), (4, 1, 1, 1, 2), (4, 1, 1, 0), (-1,), "ab", (1, 70000), (3,), None]
+)
 def test_an_impossible_grid_is_refused(grid: Any) -> None:
     driver = RecordingDriver(matmul_spec(cluster=(2, 1, 1)))
     with pytest.raises(BadGrid):

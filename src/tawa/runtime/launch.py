@@ -285,7 +285,7 @@ def computed_grid(grid: Callable[[Any], Any], named: Mapping[str, Any]) -> Any:
 
 
 def grid_sizes(grid: Any) -> tuple[int, int, int]:
-    """A grid as three sizes. Raises `BadGrid`."""
+    """A grid as three sizes; further ones are 1. Raises `BadGrid`."""
     sizes: tuple[Any, ...] = (
         tuple(cast("Any", grid)) if isinstance(grid, (tuple, list)) else (grid,)
     )
@@ -293,7 +293,8 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
         whole = [index(size) for size in sizes]
     except TypeError:
         whole = []
-    if not 1 <= len(whole) <= 3 or any(not 0 <= size <= MAX_GRID[0] for size in whole):
+    flat = all(size == 1 for size in whole[3:])
+    if not whole or not flat or any(not 0 <= size <= MAX_GRID[0] for size in whole):
         raise BadGrid(
             f"a grid is one to three whole numbers, each from 0 to {MAX_GRID[0]}",
             expected="for example (128,) or (16, 4, 2)",
