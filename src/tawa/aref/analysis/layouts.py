@@ -474,8 +474,14 @@ class Layouts:
             return self.copied(op)[0]
         if isinstance(op, Load | Store | AtomicRmw | AtomicCas):
             accessed = op.result if isinstance(op, Load) else op.value
+            if op.operands[index] is accessed and self._scattered(op.ptr):
+                return self.of.get(op.ptr)
             return self.of.get(accessed) if shape_of(accessed.type) else None
         return None
+
+    def _scattered(self, pointers: SSAValue) -> bool:
+        """Whether elements go anywhere: then threads hold them as they hold their addresses."""
+        return max(self.axes.of(pointers).contiguous, default=0) == 1
 
     def _propagate(self) -> None:
         """Let results follow in the order of the ops, again and again, as far as anything is new.
