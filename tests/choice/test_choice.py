@@ -179,20 +179,20 @@ def test_few_programs_are_left_as_written():
 
 
 @pytest.mark.parametrize(
-    ("options", "more"),
+    ("options", "more", "with_many"),
     [
-        ({"num_stages": 3}, 6),  # 32 KB each, beside a tile of 32 KB that is stored
-        ({"num_stages": 2}, 6),
-        ({"num_stages": 6}, None),
-        ({"num_stages": 1}, None),
-        ({"num_stages": 3, "ping_pong": True, "persistent": True}, 6),
-        ({"num_stages": 3, "cluster": 2}, None),
-        ({}, None),
+        ({"num_stages": 3}, 6, None),  # 32 KB each, beside a tile of 32 KB that is stored
+        ({"num_stages": 2}, 6, 6),  # 512 cycles of products hide no copy
+        ({"num_stages": 6}, None, None),
+        ({"num_stages": 1}, None, None),
+        ({"num_stages": 3, "ping_pong": True, "persistent": True}, 6, None),
+        ({"num_stages": 3, "cluster": 2}, None, None),
+        ({}, None, None),
     ],
 )
-def test_few_programs_take_all_slots(options, more):
+def test_few_programs_take_all_slots(options, more, with_many):
     found = profile(gemm, *GEMM, "i32", **TILE)
-    for programs, expected in ((1, more), (66, more), (67, None)):
+    for programs, expected in ((1, more), (66, more), (67, with_many), (4096, with_many)):
         first = taken(ranking(found, Sizes((programs, 1), (("K", 4096),)), options, H200))
         assert first.get("num_stages") == expected
 

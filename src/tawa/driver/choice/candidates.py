@@ -61,7 +61,7 @@ def candidates(
     yield written
     if not profile.groups or not is_open(asked):
         return
-    if more := _free_slots(profile, sizes, asked, chip):
+    if more := _free_slots(profile, sizes, asked, chip, resident):
         yield replace(written, options=more)
     if sizes.programs <= chip.multiprocessors:
         yield from _sliced(profile, asked, chip)
@@ -71,6 +71,10 @@ def candidates(
     for values in product(*choices.values()):
         options = {n: v for n, v in zip(choices, values, strict=True) if v is not None}
         found = {**asked, **options}
+        alone = "consumers" in options  # beside which nothing was measured
+        if options and more and not alone and _legal(profile, {**found, **dict(more)}, chip):
+            options |= dict(more)
+            found |= options
         if options and _legal(profile, found, chip):
             yield Candidate(
                 tuple(options.items()),
@@ -83,21 +87,35 @@ def candidates(
 
 
 def _free_slots(
-    profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
+    profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip, resident: int
 ) -> tuple[tuple[str, int], ...]:
-    """More slots than were asked for, where half of the multiprocessors are idle; else nothing.
+    """More slots than were asked for, where programs wait for the latency of memory; else nothing.
 
-    Programs then wait for the latency of memory, not for its rate: with 16 to 64 of them, products
-    and recurrences gained 2 to 43%. With 132 and more, products of 128 x 128 gained up to 4%, and
-    attention and persistent products lost up to 4%. One slot alone says that nothing is to be
-    loaded ahead.
+    They do where half of the multiprocessors are idle: with 16 to 64 programs, products and
+    recurrences gained 2 to 43%. With 132 and more, products of 128 x 128 gained up to 4%, and
+    attention and persistent products lost up to 4%. And they do where the products of what is under
+    way take less time than a copy. Shared memory that CTAs leave over costs nothing. One slot alone
+    says that nothing is to be loaded ahead.
     """
     stages = asked.get("num_stages") or 1
-    if not profile.ring_bytes or stages == 1 or 2 * sizes.programs > chip.multiprocessors:
+    few = 2 * sizes.programs <= chip.multiprocessors
+    if not profile.ring_bytes or stages == 1 or not (few or _exposed(profile, stages, chip)):
         return ()
-    room = chip.shared_bytes - _shared(profile, 0) - SCRATCH
+    own = chip if few else chip.divided(resident)
+    room = own.shared_bytes - _shared(profile, 0) - SCRATCH
     slots = min(room // profile.ring_bytes, chip.thresholds.hiding_slots)
     return (("num_stages", slots),) if slots > stages else ()
+
+
+def _exposed(profile: Profile, stages: int, chip: Chip) -> bool:
+    """Whether so many slots do not hide a copy behind products that nothing else waits for.
+
+    One of them is being read.
+    """
+    loads = [loop for loop in profile.loops if loop.body.loaded]
+    if profile.by_warps or any(loop.feeds or not loop.body.tensor for loop in loads):
+        return False
+    return any((stages - 1) * loop.body.tensor < chip.copy_latency for loop in loads)
 
 
 def _sliced(profile: Profile, asked: Mapping[str, Any], chip: Chip) -> Iterator[Candidate]:
