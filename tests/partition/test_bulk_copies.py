@@ -18,6 +18,7 @@ from tawa.base.types import PtrType
 from tawa.driver.compiled import Compiled
 from tawa.hopper.dialect.copies import CopyAsync
 from tawa.hopper.dialect.memory import TmaLoad
+from tawa.hopper.dialect.structure import OneThread
 from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
 from tawa.ir.elementwise import Map
 from tawa.partition.bulk_copies import _steps
@@ -320,3 +321,20 @@ def test_what_an_iteration_adds_to_pointers() -> None:
     assert _steps(chosen, start) is None
     other = Made(operands=[start], result_types=[POINTERS]).results[0]
     assert _steps(moved(other, Splat(first, (8,)).result), start) is None
+
+
+def test_one_thread_copies_all_boxes_of_a_slot_after_one_test() -> None:
+    compiled = launched("masked", (64, 64, 128))
+    together, *one_by_one = [op for op in compiled.module("hopper").walk() if _copies(op)]
+    assert [len(list(filter(_is_copy, op.walk()))) for op in (together, *one_by_one)] == [2, 1, 1]
+    assert compiled.asm["cu"].count("elected()) {") == 3, "no loop over threads that copy"
+    functions = {op.function.data for op in compiled.module("aref").walk() if isinstance(op, Map)}
+    assert "divsi" not in functions, "what is known to be whole pieces is not tested"
+
+
+def _is_copy(op: Operation) -> bool:
+    return isinstance(op, TmaLoad)
+
+
+def _copies(op: Operation) -> bool:
+    return isinstance(op, OneThread) and any(map(_is_copy, op.walk()))

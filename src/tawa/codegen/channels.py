@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import StringAttr, i32
+from xdsl.dialects.builtin import StringAttr, UnitAttr, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.analysis.windows import group_pitch, row_pitches
@@ -19,7 +20,7 @@ from tawa.codegen.matrix import along_rows, read_by_warps, write
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.fragment import Relabel
 from tawa.hopper.dialect.memory import Slot, Subtile, TmaLoad
-from tawa.hopper.dialect.structure import ClusterRank
+from tawa.hopper.dialect.structure import ANEW, ClusterRank
 from tawa.hopper.dialect.sync import (
     FenceProxyAsync,
     MbarrierArrive,
@@ -30,6 +31,7 @@ from tawa.hopper.dialect.sync import (
 )
 from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import TileType
+from tawa.ir.boxes import REGULAR, Box
 from tawa.ir.walking import all_of
 
 EVERY_CTA = 0b11
@@ -144,11 +146,12 @@ def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) 
 
     if loads:
         g.one_thread("team", load)
+    boxed = [op for op in copies if enter.views.index(op.view) in ring.boxed]
     for op in copies:
-        if enter.views.index(op.view) in ring.boxed:
-            _copy_box(g, op, ring.full, cursor.slot)
-        else:
+        if op not in boxed:
             _copy_by_threads(g, op)
+    if boxed:
+        _copy_boxes(g, boxed, ring.full, cursor.slot)
     g.do(CopyArrive(ring.full, cursor.slot))
 
 
@@ -159,38 +162,86 @@ def _copy_by_threads(g: GroupLowering, op: aref.CopyInto) -> None:
         g.do(CopyAsync(pointers, mask, g.views[op.view].tile, count))
 
 
-def _copy_box(g: GroupLowering, op: aref.CopyInto, full: SSAValue, slot: SSAValue) -> None:
-    """One thread hands a tile that is a box to the TMA engine; else it arrives, and all copy."""
+def _copy_boxes(
+    g: GroupLowering, fills: Sequence[aref.CopyInto], full: SSAValue, slot: SSAValue
+) -> None:
+    """One thread hands the tiles that are boxes to the TMA engine; else it arrives, and all copy.
+
+    Mostly all of a slot's tiles are boxes, which is one test: tests one after the other would hold
+    each copy up until the one before has been started.
+    """
+    boxed = [(op, op.box) for op in fills if op.box is not None]
+
+    def one_by_one() -> None:
+        for op, box in boxed:
+            _copy_box(g, op, box, full, slot)
+
+    for op in fills:
+        if op.box is None:  # another load that fills the slot has one
+            _arrive_and_copy(g, op, full, slot)
+    if len(boxed) > 1:
+        holds = [g.scalar(box.holds) for _, box in boxed]
+        every = reduce(lambda a, b: g.map("andi", a, b), holds)
+        together = partial(_copy_by_engine, g, boxed, full, slot)
+        _if_else(g, every, boxed[0][0].parent, together, one_by_one)
+    else:
+        one_by_one()
+
+
+def _copy_box(
+    g: GroupLowering, op: aref.CopyInto, box: Box, full: SSAValue, slot: SSAValue
+) -> None:
+    """The same for one tile: no registers are kept for what is seldom copied by threads."""
+    regular = REGULAR in op.attributes
 
     def by_threads() -> None:
-        g.one_thread("team", lambda: g.do(MbarrierExpect(full, slot, 0)))
-        _copy_by_threads(g, op)
+        g.anew = regular
+        _arrive_and_copy(g, op, full, slot)
+        g.anew = False
 
-    box = op.box
-    if box is None:  # another load that fills the slot has one
-        by_threads()
-        return
-    copied = op.view, box.desc, box.coordinates, full, slot
+    by_engine = partial(_copy_by_engine, g, [(op, box)], full, slot)
+    branch = _if_else(g, g.scalar(box.holds), op.parent, by_engine, by_threads)
+    if regular:
+        branch.attributes[ANEW] = UnitAttr()
 
+
+def _copy_by_engine(
+    g: GroupLowering,
+    boxed: Sequence[tuple[aref.CopyInto, Box]],
+    full: SSAValue,
+    slot: SSAValue,
+) -> None:
     def load() -> None:
-        g.do(MbarrierExpect(full, slot, _tile_of(g, op.view).filled))
-        with g.made_for(op):
-            _Copies(g, *copied).all(None)
+        for op, box in boxed:
+            g.do(MbarrierExpect(full, slot, _tile_of(g, op.view).filled))
+            with g.made_for(op):
+                _Copies(g, op.view, box.desc, box.coordinates, full, slot).all(None)
 
-    def boxed() -> None:
-        g.one_thread("team", load)
-        g.do(scf.YieldOp())
+    g.one_thread("team", load)
 
-    def alone() -> None:
-        by_threads()
-        g.do(scf.YieldOp())
 
-    before, g.conditional = g.conditional, op.parent
-    whole, parts = Block(), Block()
-    g.inside(whole, boxed)
-    g.inside(parts, alone)
-    g.do(scf.IfOp(g.scalar(box.holds), [], Region(whole), Region(parts)))
+def _arrive_and_copy(g: GroupLowering, op: aref.CopyInto, full: SSAValue, slot: SSAValue) -> None:
+    g.one_thread("team", lambda: g.do(MbarrierExpect(full, slot, 0)))
+    _copy_by_threads(g, op)
+
+
+def _if_else(
+    g: GroupLowering,
+    holds: SSAValue,
+    home: Block | None,
+    one: Callable[[], None],
+    other: Callable[[], None],
+) -> scf.IfOp:
+    """A branch; each side computes for itself what only it needs of `home`'s values."""
+    before, g.conditional = g.conditional, home
+    sides = Block(), Block()
+    for block, body in zip(sides, (one, other), strict=True):
+        g.inside(block, body)
+        block.add_op(scf.YieldOp())
+    branch = scf.IfOp(holds, [], Region(sides[0]), Region(sides[1]))
+    g.do(branch)
     g.conditional = before
+    return branch
 
 
 def _tile_of(g: GroupLowering, view: SSAValue) -> TileType:

@@ -50,7 +50,7 @@ def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
     if value in g.layouts.packed:
         return g.fragments[value]
     if g.layouts.lazy(value):
-        for made in reversed(g.made):
+        for made in g.made[-1:] if g.anew else reversed(g.made):
             if (value, layout) in made:
                 return made[value, layout]
         outside = g.group.copies is not None or g.layouts.work(value) >= g.kernel.target.remade_work

@@ -118,6 +118,8 @@ class GroupLowering:
     """The block of the last small exchange (see `fragments.exchanged`), and its area."""
     conditional: Block | None = None
     """The region's block that is being lowered, while ops are for some of its iterations alone."""
+    anew: bool = False
+    """Whether what is made is made where it is needed, of all that threads differ in, too."""
     _block: list[Block] = field(default_factory=list[Block])
     _levels: dict[Block, int] = field(default_factory=dict[Block, int])
     """Of the region's blocks that are being lowered: how many blocks of `_block` are around."""
@@ -274,7 +276,7 @@ class GroupLowering:
         and only some iterations need (those of `conditional`'s block), it computes where they do.
         """
         home = value.owner if isinstance(value.owner, Block) else value.owner.parent
-        if home is self.conditional:
+        if home is self.conditional or self.anew:
             yield
             return
         level = self._levels.get(home, 0) + 1 if home is not None else 1

@@ -55,6 +55,7 @@ from tawa.hopper.dialect.sync import (
 )
 from tawa.hopper.dialect.types import TensorMapType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.boxes import REGULAR
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import MemoryLaidOut, Part, RegistersShared
@@ -366,7 +367,7 @@ def _addresses(group: aref.WarpGroup) -> int:
     layouts = Layouts(group, AxisAnalysis())
     found: dict[Block | None, int] = {}
     for op in group.walk():
-        if isinstance(op, aref.CopyInto):
+        if isinstance(op, aref.CopyInto) and REGULAR not in op.attributes:
             layout, count = layouts.copied(op)
             found[op.parent] = found.get(op.parent, 0) + layout.registers // count
     return max(found.values(), default=0)

@@ -24,7 +24,7 @@ from tawa.hopper.dialect import HopperOp
 from tawa.hopper.dialect.fragment import Relabel
 from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
-from tawa.hopper.dialect.structure import Role
+from tawa.hopper.dialect.structure import ANEW, Role
 from tawa.hopper.dialect.text import MAY_UNROLL, STRIPS, Writer, c_type, constant
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
@@ -165,6 +165,11 @@ def _if(w: KernelWriter, op: scf.IfOp) -> None:
         if head == "else" and len(region.block.ops) == 1 and last is not None and not last.operands:
             continue
         with w.block(head):
+            if head == "else" and ANEW in op.attributes:
+                at = w.fresh("thread_again")
+                w.line(f"int {at} = thread;")
+                w.line(f'asm volatile("" : "+r"({at}));')
+                w.line(f"const int thread = {at}, warp = {at} / 32, lane = {at} % 32;")
             w.region(region)
             if last is not None and names:
                 _copies(w, list(zip(names, last.operands, strict=True)))

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+REGULAR = "box.regular"
+"""Attribute of an access that is a box in all programs but those of unusual arguments."""
+
 
 @dataclass(frozen=True)
 class Box:

@@ -25,14 +25,14 @@ from functools import reduce
 from typing import ClassVar
 
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import PtrType, byte_size, element_of, i32, i64, shape_of
-from tawa.ir.boxes import Box
+from tawa.ir.boxes import REGULAR, Box
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
@@ -43,7 +43,14 @@ from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.walking import all_of
 from tawa.machine.chips import SM_90A
 from tawa.partition.pointer_loads import reason_against, run_of, wanted_loads
-from tawa.partition.strided_tiles import NotStrided, Stride, Strided, StridedTiles
+from tawa.partition.strided_tiles import (
+    Bounds,
+    NotStrided,
+    Stride,
+    Strided,
+    StridedTiles,
+    constant_integer,
+)
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.analysis.host_expressions import host_expression
 from tawa.tile.dialect.ops import Dot, Load, MakeDesc, Splat, spreads
@@ -183,6 +190,21 @@ def _steps(value: SSAValue, argument: SSAValue) -> list[SSAValue] | None:
     return steps
 
 
+def _narrow(value: SSAValue) -> SSAValue:
+    """The same signed integer before it was extended to 64 bits, if it was no more than that."""
+    op = value.owner
+    if not isinstance(op, Map):
+        return value
+    if op.function.data == "subi" and constant_integer(_narrow(op.arguments[1])) == 0:
+        return _narrow(op.arguments[0])
+    return op.arguments[0] if op.function.data == "extsi" else value
+
+
+def _cuts_ends_alone(bounds: Bounds) -> bool:
+    """Whether a mask does nothing but end dimensions."""
+    return not bounds.holds and not any(bounds.least)
+
+
 # --- boxes --------------------------------------------------------------------------------------
 
 
@@ -213,6 +235,7 @@ class _Box:
         if row.factors:
             holds.append(self.add("cmpi_eq", stride, safe))
         cut: dict[int, SSAValue] = {}
+        regular = not address.holds and (bounds is None or _cuts_ends_alone(bounds))
         if bounds is not None:
             holds += bounds.holds
             for d, extent in enumerate(self.shape):
@@ -224,18 +247,15 @@ class _Box:
             place = self.add("subi", place, self.add("muli", cut[outer], safe))
         if self.inner in cut:
             place = self.add("subi", place, cut[self.inner])
-        pieces = self.add("divsi", place, self.constant(self.unit))
-        back = self.add("muli", pieces, self.constant(self.unit))
-        holds.append(self.add("cmpi_eq", back, place))
-        holds.append(self.add("cmpi_sge", place, self.constant(0)))
-        holds.append(self.add("cmpi_slt", pieces, self.constant(MOST_PIECES)))
+        pieces = self._pieces(place, holds)
         where = [pieces, *(cut.get(d, self.constant(0)) for d in (outer, self.inner))]
         coordinates = [self._put(Map("trunci", [v], i32)) for v in where]
         sizes = [self.constant(n, i32) for n in (MOST_PIECES, rows, columns)]
         strides = [self.constant(self.unit), safe, self.constant(1)]
         desc = self._put(MakeDesc(base, sizes, strides, (1, rows, columns)))
         desc.name_hint = base.name_hint
-        self._replace(Box(desc, coordinates, reduce(lambda a, b: self.add("andi", a, b), holds)))
+        every = reduce(lambda a, b: self.add("andi", a, b), holds)
+        self._replace(Box(desc, coordinates, every), regular)
 
     def _stride(self, base: BlockArgument, address: Strided) -> Stride:
         """The stride of rows, if a tensor map can have it."""
@@ -263,11 +283,29 @@ class _Box:
             found = self.add("muli", found, self.tiles.wide(self.load, factor))
         return found
 
+    def _pieces(self, place: SSAValue, holds: list[SSAValue]) -> SSAValue:
+        """By how many pieces the box is moved; `holds` is given what must hold for that.
+
+        Negative places are many pieces, as an unsigned number. Whether a place is a whole number of
+        pieces is mostly known: an iteration of few products has no time for tests.
+        """
+        bits = self.constant(self.unit.bit_length() - 1)
+        pieces = self.add("shrsi", place, bits)
+        if self.axes.of(place).whole % self.unit:
+            holds.append(self.add("cmpi_eq", self.add("shli", pieces, bits), place))
+        holds.append(self.add("cmpi_ult", pieces, self.constant(MOST_PIECES)))
+        return pieces
+
     def _cut(self, ends: list[SSAValue], extent: int) -> SSAValue:
-        """How many of a dimension's last places are masked off."""
-        whole = self.constant(extent)
+        """How many of a dimension's last places are masked off: of an i32 in 32 bits."""
+        ends = [_narrow(end) for end in ends]
+        kind = i32 if all(end.type == i32 for end in ends) else i64
+        whole = self.constant(extent, kind)
+        if kind == i64:
+            ends = [self.tiles.wide(self.load, end) for end in ends]
         end = reduce(lambda a, b: self.add("minsi", a, b), [*ends, whole])
-        return self.add("subi", whole, self.add("maxsi", end, self.constant(0)))
+        cut = self.add("subi", whole, self.add("maxsi", end, self.constant(0, kind)))
+        return self.tiles.wide(self.load, cut)
 
     def add(self, name: str, *values: SSAValue) -> SSAValue:
         """A scalar, before the load."""
@@ -277,7 +315,7 @@ class _Box:
         """A constant, before the load."""
         return self.tiles.constant(self.load, number, i32 if type_ is i32 else i64)
 
-    def _replace(self, box: Box) -> None:
+    def _replace(self, box: Box, regular: bool) -> None:
         """Put a load that has the box in the load's place."""
         old = self.load
         new = Load(
@@ -286,6 +324,8 @@ class _Box:
             eviction=old.eviction.data if old.eviction else None,
         )  # fmt: skip
         new.attributes |= old.attributes
+        if regular:
+            new.attributes[REGULAR] = UnitAttr()
         new.result.name_hint = old.result.name_hint
         self._put(new)
         old.result.replace_all_uses_with(new.result)

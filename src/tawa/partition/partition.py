@@ -24,6 +24,7 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
+from tawa.ir.boxes import REGULAR
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import (
@@ -188,7 +189,10 @@ def _fill(
     slot = enter.ref, enter.token
     if isinstance(load, Load):
         turned = TURNED in load.attributes
-        return aref.CopyInto(load.ptr, load.mask, view, slot, turned=turned, box=load.box)
+        copy = aref.CopyInto(load.ptr, load.mask, view, slot, turned=turned, box=load.box)
+        if REGULAR in load.attributes:
+            copy.attributes[REGULAR] = load.attributes[REGULAR]
+        return copy
     return aref.LoadInto(load.desc, load.coordinates, view, *slot, flag, load.eviction)
 
 

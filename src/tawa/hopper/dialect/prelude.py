@@ -346,6 +346,13 @@ __device__ __forceinline__ bool vote_any(bool value) {
   return __any_sync(0xffffffffu, value);
 }
 """,
+    "elected": """\
+__device__ __forceinline__ bool elected() {
+  u32 first;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(first));
+  return first;
+}
+""",
     "rejoin": """\
 __device__ __forceinline__ void rejoin() {
   asm volatile("" ::: "memory");

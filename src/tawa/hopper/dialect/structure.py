@@ -23,6 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 from tawa.base.types import PlanType
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
+from tawa.hopper.dialect.memory import TmaLoad
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import BarrierType, RingType, TensorMapType
 from tawa.ir.effects import HINT, ORDER, Effects, writes
@@ -187,6 +188,11 @@ class SharedWarpGroup(HopperOp):
         return m.region(self.body)
 
 
+ANEW = "hopper.anew"
+"""Attribute of a branch whose other side is seldom taken: registers hold nothing for that side but
+what is the same for all threads."""
+
+
 @irdl_op_definition
 class OneThread(HopperOp):
     """One thread of the CTA, of each team or of each warp group runs the region."""
@@ -211,7 +217,11 @@ class OneThread(HopperOp):
 
     def cuda(self, w: Writer) -> None:
         """`if (first thread) { ... }`, and a place where its threads meet the others."""
-        with w.block(f"if ({self.CONDITIONS[self.scope.data]})"):
+        condition = self.CONDITIONS[self.scope.data]
+        if self.scope.data == "team" and any(isinstance(op, TmaLoad) for op in self.body.walk()):
+            # The assembler sees that one thread is left, and loops over no threads that copy.
+            condition = "warp == 0 && elected()"
+        with w.block(f"if ({condition})"):
             w.region(self.body)
         # Else the branch may end where a loop begins again, whose uniform values then look as if
         # they differed between threads: two moves to uniform registers before each product.

@@ -353,6 +353,11 @@ def _shuffle(m: Machine, i: Instruction, mask: Array) -> None:
         m.write(valid, inside, mask)
 
 
+def _elect(m: Machine, i: Instruction, mask: Array) -> None:
+    _whole_warps(mask, i)
+    m.write(i.operands[0].partition("|")[2], np.arange(m.threads) % 32 == 0, mask)
+
+
 def _vote(m: Machine, i: Instruction, mask: Array) -> None:
     _whole_warps(mask, i)
     lanes = (m.raw(i.operands[1].lstrip("!"), 1) ^ i.operands[1].startswith("!")).reshape(-1, 32)
@@ -531,7 +536,7 @@ def _trap(m: Machine, i: Instruction, mask: Array) -> None:
 
 STEPS_OF: dict[str, Callable[[Machine, Instruction, Array], None]] = {
     "ld": _load, "st": _store, "mov": _move, "cvta": _to_generic, "cvt": _convert,
-    "shfl": _shuffle, "vote": _vote, "redux": _reduce, "ldmatrix": _matrices,
+    "shfl": _shuffle, "vote": _vote, "elect": _elect, "redux": _reduce, "ldmatrix": _matrices,
     "stmatrix": _matrices, "mapa": _map_to_cta, "mma": _product, "griddepcontrol": _nothing,
     "atom": _update, "red": _update, "call": _call, "membar": _nothing, "nanosleep": _nothing,
     "trap": _trap,
