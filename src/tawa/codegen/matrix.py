@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
@@ -20,7 +20,7 @@ from tawa.codegen.fragments import convert, copied, fragment, natural, rearrange
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, RowWindow, View
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.core import number
-from tawa.hopper.dialect.fragment import Relabel, Undefined, Window, ZeroUnless
+from tawa.hopper.dialect.fragment import Copy, Relabel, Undefined, Window, ZeroUnless
 from tawa.hopper.dialect.matrix import (
     MatrixDesc,
     PackOperand,
@@ -158,10 +158,13 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
         _in_partial_sums(g, op, product, (value, most))
         return
     carried = isinstance(op.accumulator, BlockArgument)
-    if not carried:
+    later = _read_later(op)
+    if later:
+        value = g.add(Copy(value))
+    elif not carried:
         value = copied(g, value, op.accumulator)
     flag = g.scalar(op.accumulate) if op.accumulate else None
-    written = [] if carried or op.accumulate is not None else [value]
+    written = [value] if later or not (carried or op.accumulate is not None) else []
     if not isinstance(product.a, Operand) and not isinstance(op.a.owner, aref.ViewRead):
         written.append(product.a)
     g.do(WgmmaFence(written))
@@ -169,6 +172,28 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     g.do(WgmmaCommit())
     value.name_hint = op.result.name_hint
     g.fragments[op.result] = value
+
+
+def _read_later(op: aref.DotIssue) -> bool:
+    """Whether what a product adds to is needed as it was, once the product has begun.
+
+    By an op behind it, an iteration's end included, or by the next iteration of a loop around it
+    that does not carry it.
+    """
+    value, at = op.accumulator, op
+    home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+    while True:
+        block = at.parent
+        assert block is not None
+        users = (block.find_ancestor_op_in_block(use.operation) for use in value.uses)
+        if any(user is not None and at.is_before_in_block(user) for user in users):
+            return True
+        if block is home:
+            return False
+        around = block.parent_op()
+        if not isinstance(around, scf.IfOp):
+            return True
+        at = around
 
 
 def _instructions(

@@ -27,7 +27,8 @@ _KEYWORDS = frozenset(
     "static struct switch template this throw typedef union unsigned using virtual void volatile "
     "while and or not xor bool true false lane warp thread warp_id warp_group group_thread smem "
     "add sub mul exp log sqrt sin cos max min abs floor ceil erf tanh fma asm half i j s "
-    "part threadIdx blockIdx blockDim gridDim NULL NAN INFINITY Vector u8 u16 u32 u64".split()
+    "part other low high threadIdx blockIdx blockDim gridDim NULL NAN INFINITY Vector "
+    "u8 u16 u32 u64".split()
 ) | frozenset([*NAMES, *PRELUDE, *HOPPER_PRELUDE])
 
 
