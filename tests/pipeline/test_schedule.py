@@ -191,7 +191,7 @@ def test_halving_finds_the_least_period(least: int):
     """The first step that has a schedule, whichever it is, and none if none has."""
     asked: list[int] = []
 
-    def possible(step: int) -> bool:
+    def possible(step: int, work: int) -> bool:
         asked.append(step)
         return step >= least
 

@@ -51,6 +51,14 @@ shorter than what keeps the program's order.
 """
 
 
+PROBE_LIMIT = 1000
+"""Parts of the search for each of these steps after the first.
+
+Of a period that has a schedule the suite's and the kernels' searches find one in 25 parts, but for
+the least ones that have any.
+"""
+
+
 @dataclass(frozen=True)
 class Solution:
     """A modulo schedule; `bound` is what limits the initiation interval."""
@@ -187,12 +195,12 @@ class _Search:
             return True
         return self.orders.refuse(_period(self.limits, step) // UNIT, self.capacity)
 
-    def _possible(self, step: int) -> bool:
-        """Whether the solver finds a schedule of a period within its work limit."""
+    def _possible(self, step: int, work: int = WORK_LIMIT) -> bool:
+        """Whether the solver finds a schedule of a period within a work limit."""
         if self._refused(step):
             return False
         model = self._model(step)
-        if model.possible():
+        if model.possible(work):
             return True
         if not model.undecided:
             self.impossible = max(self.impossible, step)
@@ -229,7 +237,7 @@ def _period(limits: Mapping[str, int], step: int) -> int:
     return UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
 
 
-def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
+def _least_step(possible: Callable[[int, int], bool], low: int = 0) -> int | None:
     """The first step after `low` whose period has a schedule.
 
     A schedule of one period is one of any longer period, with idle cycles at the end of its
@@ -238,7 +246,7 @@ def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
     """
     refused: list[int] = []
     for high in (step for step in LONGEST if step > low):
-        if possible(high):
+        if possible(high, PROBE_LIMIT if refused else WORK_LIMIT):
             break
         refused.append(high)
     else:
@@ -246,7 +254,7 @@ def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
     low = max([low, *(step for step in refused if step < high)])
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if possible(middle) else (middle, high)
+        low, high = (low, middle) if possible(middle, WORK_LIMIT) else (middle, high)
     return high
 
 

@@ -163,9 +163,9 @@ class Model:
             [Start(p[i].offset // UNIT, p[i].stage) for i in nodes] for p in others
         ]
 
-    def possible(self) -> bool:
+    def possible(self, work: int = WORK_LIMIT) -> bool:
         """Whether a placement is found within the work limit."""
-        return self._best(Aim.ANY, WORK_LIMIT) is not None
+        return self._best(Aim.ANY, work) is not None
 
     def solve(self, work: int = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
         """A placement, as good as the work limit finds, and the registers it takes.
