@@ -9,6 +9,7 @@ their elements may be is what `scalars.table` says of the function.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 
 from xdsl.dialects.builtin import FunctionType, StringAttr, TensorType
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
@@ -33,10 +34,18 @@ from tawa.ir.traits import Elementwise
 
 def with_element(type_: Attribute, element: Attribute) -> Attribute:
     """`type_` with its elements replaced; a scalar type becomes `element` itself."""
+    if element_of(type_) == element:
+        return type_
     if isinstance(type_, TensorType):
         return TensorType(element, type_.get_shape())
     replaced: Callable[[Attribute], Attribute] | None = getattr(type_, "with_element_type", None)
     return element if replaced is None else replaced(element)
+
+
+@cache
+def _named(function: str) -> StringAttr:
+    """The attribute that names a scalar function."""
+    return StringAttr(function)
 
 
 @irdl_op_definition
@@ -63,7 +72,7 @@ class Map(IRDLOperation):
         element = FUNCTIONS[function].result_type([element_of(t) for t in types], wanted)
         super().__init__(
             operands=[values],
-            properties={"function": StringAttr(function)},
+            properties={"function": _named(function)},
             result_types=[with_element(types[0], element)],
         )
 
