@@ -29,8 +29,9 @@ EVERYDAY = {
     "stage": "fused language performance-log reference/options report timing tutorials/attention",
     "put": "command-line contributing errors getting-started language matmul performance-log "
            "protocols report tutorials/from-triton tutorials/fused-kernel tutorials/gemm",
-    "get": "contributing errors language launching matmul protocols reference/api "
-           "reference/options simulator timeline timing tour triton tutorials/index",
+    "get": "contributing errors language launching matmul performance-log protocols "
+           "reference/api reference/options simulator timeline timing tour triton "
+           "tutorials/index",
     "box": "architecture errors examples reference/api reference/language tasks",
     "strip": "examples tasks",
     "deal": "errors",
