@@ -87,6 +87,13 @@ def test_a_long_range_is_cut(source: str):
     ]
 
 
+@pytest.mark.parametrize(("last", "shown"), [(6, 8), (7, 5)])
+def test_a_range_of_more_than_three_lines_is_cut(source: str, last: int, shown: int):
+    """With a traceback of three lines and all of an error's labels, that is 15 lines at most."""
+    error = TiltedTile("m", span=Span(source, 4, 4, last, 9))
+    assert len(lines(str(error))) == 1 + shown
+
+
 def test_a_range_of_two_lines_ends_where_it_ends(source: str):
     shown = lines(str(TiltedTile("m", span=Span(source, 4, 4, 5, 13))))
     assert shown[-1] == "   |         ^^^^^"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import tawa.language as tl
 from tawa.base.errors import TawaError
 from tawa.frontend import lower_to_tile, parse_argument
 
@@ -515,3 +518,30 @@ def test_message(define, name):
     text = re.sub(rf"--> {file}:", "--> ", caught.value.render())
     text = re.sub(r"--> <kernel \d+>:", "--> FILE:", text)
     assert text == expected
+
+
+LONG = {
+    "vector": (np.ones(256, np.float32), "an array of float32, [256]"),
+    "matrix": (np.ones((3, 4), np.int8), "an array of int8, [3, 4]"),
+    "constant": (tl.constexpr(np.ones((3, 4))), "an array of float64, [3, 4]"),
+    "list": (dict.fromkeys(range(500), "x"), "{0: 'x', 1: "),
+    "lines": (SimpleNamespace(text=np.ones(500)), "namespace(text=array("),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("body", ["tl.store(a + VALUE, 1.0)", "tl.arange(0, VALUE)"])
+def test_a_long_value_is_shown_on_a_line(define, name, body):
+    value, begin = LONG[name]
+    kernel = define(f"def kernel(a):\n    {body}\n", VALUE=value)
+    with pytest.raises(TawaError) as caught:
+        lower_to_tile(kernel, [parse_argument("*f32")], {})
+    assert caught.value.found.startswith(begin)
+    assert "\n" not in caught.value.found
+    assert len(caught.value.found) < 120
+
+
+def test_an_array_that_a_kernel_names_is_to_be_passed(define):
+    kernel = define("def kernel(a):\n    tl.store(a + VALUE, 1.0)\n", VALUE=np.ones(2))
+    with pytest.raises(TawaError, match="pass the array to the kernel"):
+        lower_to_tile(kernel, [parse_argument("*f32")], {})

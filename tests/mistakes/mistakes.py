@@ -10,7 +10,7 @@ import numpy as np
 import tawa
 import tawa.language as tl
 
-x = np.ones(256, np.float32)
+x = y = np.ones(256, np.float32)
 
 @tawa.jit
 def kernel(x, n, BLOCK: tl.constexpr):
@@ -104,6 +104,7 @@ MISTAKES = (
     in_kernel("condition", "TypeMismatch", "b = 1 if a > 0 else 2", "1 if a > 0 else 2"),
     in_kernel("keyword", "WrongArguments", "tl.store(x + i, a, masks=i < n)", "tl.store(x + i, a, masks=i < n)"),
     in_kernel("loop-type", "LoopTypeChange", "b = 0\n    for k in range(n):\n        b = a", "b"),
+    in_kernel("global-array", "UnusableGlobal", "tl.store(x + i, a + y)", "y"),
     in_product("inner-size", "TileShapeMismatch", "tl.dot(a.load([0, 0]), tl.zeros((32, 64), tl.float16))"),
     in_product("operand-types", "TypeMismatch", "tl.dot(a.load([0, 0]), b.load([0, 0]).to(tl.float32))"),
     in_line("no-grid", "WrongLaunchArguments", LAUNCH, "kernel(x, 256, BLOCK=128)"),
@@ -111,6 +112,7 @@ MISTAKES = (
     in_line("grid-text", "BadGrid", LAUNCH, 'kernel["1"](x, 256, BLOCK=128)'),
     in_line("grid-function", "BadGrid", LAUNCH, "kernel[lambda: (2,)](x, 256, BLOCK=128)"),
     in_line("grid-name", "BadGrid", LAUNCH, 'kernel[lambda meta: (meta["BLOKC"],)](x, 256, BLOCK=128)'),
+    in_line("grid-array", "BadGrid", LAUNCH, "kernel[np.ones((30, 30))](x, 256, BLOCK=128)"),
     in_line("argument-missing", "WrongLaunchArguments", LAUNCH, "kernel[(2,)](x, BLOCK=128)"),
     in_line("argument-list", "UnsupportedArgument", LAUNCH, "kernel[(2,)]([1.0, 2.0], 256, BLOCK=128)"),
     in_line("element-type", "UnsupportedElementType", LAUNCH, "kernel[(2,)](x.astype(complex), 256, BLOCK=128)"),

@@ -28,8 +28,11 @@ from typing import TYPE_CHECKING, ClassVar, Self
 if TYPE_CHECKING:
     from tawa.base.source import Span  # keeps xDSL out of what only raises errors
 
-MAX_LINES = 4
+MAX_LINES = 3
 """A longer range is shown by its first line only."""
+
+MAX_CHARACTERS = 100
+"""So much is shown of what Python prints of a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,13 @@ def _labelled(label: str, text: str) -> str:
     """`  label: text`, with the text's further lines aligned below its first."""
     indent = " " * (len(label) + 4)
     return f"  {label}: " + text.replace("\n", "\n" + indent)
+
+
+def in_short(value: object) -> str:
+    """What Python prints of a value, on one line and cut where it is long."""
+    text = repr(value)
+    text = " ".join(text.split()) if "\n" in text else text
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
 
 
 def explain(name: str) -> str | None:

@@ -19,7 +19,7 @@ from threading import get_ident
 from typing import Any, TypeAlias, cast
 
 from tawa.base import launch_plans
-from tawa.base.errors import TawaError
+from tawa.base.errors import TawaError, in_short
 from tawa.base.indices import reciprocal
 from tawa.base.kernel_spec import (
     SCALAR_CODES,
@@ -298,7 +298,7 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
         raise BadGrid(
             f"a grid is one to three whole numbers, each from 0 to {MAX_GRID[0]}",
             expected="for example (128,) or (16, 4, 2)",
-            found=repr(cast("object", grid)),
+            found=in_short(cast("object", grid)),
             hint="for ceil(n / BLOCK) programs write `(tawa.cdiv(n, BLOCK),)`",
         )
     x, y, z = (*whole, 1, 1)[:3]

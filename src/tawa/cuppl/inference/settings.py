@@ -10,6 +10,7 @@ from operator import index
 from pathlib import Path
 from typing import SupportsFloat, SupportsIndex
 
+from tawa.base.errors import in_short
 from tawa.base.user_frames import entries
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.typing.errors import BadSetting
@@ -40,15 +41,16 @@ def counts(least: int = 1, **given: object) -> list[int]:
     """The given numbers as integers, in their order. Raises BadSetting for other values."""
     found: list[int] = []
     for name, value in given.items():
-        number = value if isinstance(value, SupportsFloat) and value == value else -1
-        if isinstance(value, bool) or float(number) < least or float(number) % 1.0 != 0.0:
+        array = bool(getattr(value, "shape", ()))
+        number = float(value) if isinstance(value, SupportsFloat) and not array else -1.0
+        if isinstance(value, bool) or number < least or number % 1.0 != 0.0:
             raise BadSetting(
                 f"`{name}` must be a whole number",
                 expected=f"at least {least}",
-                found=repr(value),
+                found=in_short(value),
                 hint=f"leave `{name}` out for its default, or raise it",
             )
-        found.append(int(float(number)))
+        found.append(int(number))
     return found
 
 

@@ -67,7 +67,7 @@ class UnusableGlobal(KernelError):
     explanation = (
         "Kernels may use global functions, modules, dtypes and `tl.constexpr` objects. A plain "
         "number could change after compiling without the kernel noticing; declare it as "
-        "`NAME = tl.constexpr(value)`."
+        "`NAME = tl.constexpr(value)`. An array is passed to the kernel, as an argument."
     )
     example = "SIZE = 64\n\n" + _kernel("def kernel(n):\n    x = n + SIZE", "i32")
 

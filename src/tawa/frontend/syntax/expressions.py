@@ -24,10 +24,10 @@ from tawa.frontend.source.errors import (
     UndefinedName,
     UnknownAttribute,
     UnsupportedSyntax,
-    UnusableGlobal,
     UnusedResult,
 )
 from tawa.frontend.source.function import JITFunction, is_jit_function
+from tawa.frontend.syntax.global_values import require_usable
 from tawa.frontend.values import arithmetic, conversion, foreign
 from tawa.frontend.values.advice import (
     NOT_YET,
@@ -171,14 +171,7 @@ class Expressions:
             return self.usable_type(static_function(self.ours(foreign.translate(value))))
         if constant or isinstance(value, dtypes.dtype):
             return self.usable_type(static_function(value))
-        if isinstance(value, bool | int | float | str):
-            raise fail(
-                self.b,
-                UnusableGlobal,
-                f"the global variable `{name}` is a plain {type(value).__name__}",
-                expected="a `tl.constexpr` object",
-                hint=f"declare it as `{name} = tl.constexpr({value!r})`",
-            )
+        require_usable(self.b, name, value)
         return value
 
     def usable_type(self, value: Value) -> Value:

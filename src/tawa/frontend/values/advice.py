@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 from tawa import language
-from tawa.frontend.values.values import Descriptor, Tensor, Value, describe
+from tawa.frontend.values.values import Descriptor, Tensor, Value, describe, is_array_of_host
 from tawa.language.dtypes import pointer_type
 
 NOT_YET: dict[str, str] = {
@@ -95,6 +95,8 @@ def operand_hint(value: Value) -> str | None:
         return "it is None in this launch: test it, as in `if x is not None`"
     if isinstance(value, tuple):
         return "take an element of the tuple, as in `x[0]`"
+    if is_array_of_host(value):
+        return "pass the array to the kernel, as an argument that is no `tl.constexpr`"
     return None
 
 

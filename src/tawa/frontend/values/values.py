@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeGuard
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
+from tawa.base.errors import in_short
 from tawa.base.types import NAMES, PtrType
 from tawa.language.dtypes import block_type, dtype, pointer_type
 
@@ -216,6 +217,14 @@ def describe(value: Value) -> str:
         return value.describe()
     if is_tuple(value):
         return f"({', '.join(describe(item) for item in value)})"
-    if is_number(value) or value is None or isinstance(value, str):
-        return f"constexpr {value!r}"
-    return f"{value!r}"
+    if is_array_of_host(value):
+        return f"an array of {value.dtype}, {list(value.shape)}"
+    constant = is_number(value) or value is None or isinstance(value, str)
+    return "constexpr " * constant + in_short(value)
+
+
+def is_array_of_host(value: Any) -> bool:
+    """Whether a value that a kernel names is an array of NumPy, PyTorch or the like."""
+    if isinstance(value, block_type) or is_runtime(value):
+        return False
+    return bool(getattr(value, "shape", ())) and hasattr(value, "dtype")
