@@ -30,6 +30,26 @@ def test_a_kernel_becomes_that_of_another_text():
     assert "* 5" not in copy.src
 
 
+@jit
+def doubled(x):
+    return x * 2
+
+
+def test_what_calls_a_function_of_another_text_is_compiled_anew():
+    helper = jit(doubled.fn)
+
+    @jit
+    def kernel(x, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(x + i, helper(tl.load(x + i)))
+
+    x = torch.arange(4, dtype=torch.int32)
+    kernel[(1,)](x, N=4)
+    helper._unsafe_update_src(helper.src.replace("* 2", "* 5"))
+    kernel[(1,)](x, N=4)
+    assert x.tolist() == [0, 10, 20, 30]
+
+
 def test_a_changed_kernel_sees_what_stood_around_it():
     factor = tl.constexpr(3)
 

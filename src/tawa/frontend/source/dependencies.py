@@ -128,6 +128,7 @@ class _Visitor:
 
     def function(self, fn: JITFunction) -> None:
         """A function in the tile language."""
+        self.watch.add(f"{self.watch.named(fn)}.fn", fn.fn)  # its text may be replaced
         if not self._is_new(fn.fn):
             return
         source = fn.source
