@@ -129,6 +129,8 @@ MISTAKES = (
     in_line("no-kernel", "NotAKernel", LAUNCH, "tawa.autotune(configs=[], key=[])(print)"),
     in_line("given-twice", "GivenTwice", LAUNCH + 'tuned = tawa.autotune(configs=[tawa.Config({"BLOCK": 64})], key=[])(kernel)\n', "tuned[(2,)](x, 256, BLOCK=64)"),
     in_line("matrices", "SizesDoNotMatch", LAUNCH + "from tawa.kernels.gemm import matmul\n", "matmul(x.reshape(16, 16), x.reshape(8, 32))"),
+    in_line("axon-no-text", "NotAProgram", AXON, "axon.load(None)"),
+    in_line("cuppl-no-text", "NotAProgram", CUPPL, "cuppl.model([1.0, 2.0])"),
     in_line("axon-file", "ProgramNotFound", AXON + "from pathlib import Path\n", 'axon.load(Path("net.ax"))'),
     in_line("axon-module", "FunctionNotChosen", AXON, 'axon.compile(axon.load("def f x = x"))'),
     in_model("axon-path", "ProgramSyntaxError", AXON, 'axon.load("net.ax")', "net.ax"),

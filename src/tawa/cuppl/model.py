@@ -41,7 +41,7 @@ from tawa.cuppl.typing.failures import AllWeightsZero
 from tawa.cuppl.typing.language import checked_program, is_worth_keeping
 from tawa.functional import syntax as s
 from tawa.functional.garbage import collection_paused
-from tawa.functional.language import CheckedModule, read_source
+from tawa.functional.language import CheckedModule, read_source, require_text
 from tawa.functional.terms import Con
 
 __all__ = ["Model", "load", "model"]
@@ -573,10 +573,11 @@ def _bar(title: str, shown: bool) -> Any:
 @collection_paused()
 def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
     """A model from program text. Raises FunctionalError if it is not a well-typed program."""
-    return Model(checked_program(source, file), main, source, file)
+    return Model(checked_program(require_text(source), file), main, source, file)
 
 
 @entry
 def load(path: str | Path, *, main: str = "main") -> Model:
     """A model from a `.ppl` file."""
-    return model(read_source(Path(path)), file=str(path), main=main)
+    path = path if isinstance(path, Path) else Path(require_text(path))
+    return model(read_source(path), file=str(path), main=main)

@@ -115,6 +115,17 @@ core().check_file(Path("nowhere.ml"))
 """
 
 
+class NotAProgram(FunctionalError):
+    """A program is given by something that is neither text nor a path."""
+
+    explanation = "A program is the text itself, or a file with that text, given by its path."
+    example = """
+from tawa.functional.language import require_text
+
+require_text(None)
+"""
+
+
 class ImportCycle(FunctionalError):
     """Modules import each other in a circle."""
 

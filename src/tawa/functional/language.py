@@ -16,6 +16,7 @@ from tawa.functional.errors import (
     DuplicateName,
     ImportCycle,
     ImportNotFound,
+    NotAProgram,
     ProgramNotFound,
     ProgramSyntaxError,
 )
@@ -159,6 +160,18 @@ def _refuse_other(known: s.Datatype, datatype: s.Datatype, module: s.Module) -> 
         f"modules that are imported here make different types `{datatype.name}`",
         span=imports[-1].span, hint="rename one of them",
     ).with_note("one", known.span).with_note("the other", datatype.span)  # fmt: skip
+
+
+def require_text(source: object) -> str:
+    """What is given as a program, if it is text. Raises NotAProgram."""
+    if isinstance(source, str):
+        return source
+    raise NotAProgram(
+        "a program is text",
+        expected="a string with its text",
+        found=f"a value of type {type(source).__name__}",
+        hint="a program in a file is loaded by the file's path",
+    )
 
 
 def read_source(path: Path) -> str:

@@ -26,7 +26,7 @@ from tawa.axon.typing.errors import ContractViolation, NoFunction, ShapeMismatch
 from tawa.axon.typing.language import axon
 from tawa.base.errors import Note
 from tawa.base.user_frames import entries, entry
-from tawa.functional.language import CheckedModule
+from tawa.functional.language import CheckedModule, require_text
 from tawa.functional.recursion import deep
 from tawa.functional.terms import Con, Scheme, Term, Variable
 
@@ -172,4 +172,4 @@ def load(source: str | Path) -> LoadedModule:
     """The functions of Axon source text, or of a file if given a `Path`. Raises TawaError."""
     if isinstance(source, Path):
         return LoadedModule(axon().check_file(source))
-    return LoadedModule(axon().check(source))
+    return LoadedModule(axon().check(require_text(source)))
