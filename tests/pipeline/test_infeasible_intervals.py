@@ -50,8 +50,8 @@ def test_the_solver_is_asked_for_nothing_that_is_refused(monkeypatch: pytest.Mon
     answers: list[bool] = []
     plain = Model.possible
 
-    def noted(self: Model) -> bool:
-        answers.append(plain(self))
+    def noted(self: Model, work: int) -> bool:
+        answers.append(plain(self, work))
         return answers[-1]
 
     monkeypatch.setattr(Model, "possible", noted)
