@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from plain_products import gemm
 from simulation import Arrays, Recorded, Stored, values
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
@@ -171,14 +172,6 @@ def test_copies_for_products_of_warp_groups_share_meetings() -> None:
         except errors.ProtocolError:
             caught += 1
     assert (len(meetings(module)), caught) == (2, 2)
-
-
-@tawa.jit
-def gemm(a, b, c, K):
-    acc = tl.zeros((128, 128), tl.float32)
-    for k in range(0, K, 64):
-        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
-    c.store([0, 0], acc.to(tl.float16))
 
 
 @pytest.mark.parametrize("depth", [0, 1])

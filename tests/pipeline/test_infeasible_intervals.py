@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loop_graphs import attention, graph_of
+from plain_products import gemm
 
-import tawa
-import tawa.language as tl
 from tawa.machine.chips import H100
 from tawa.pipeline import modulo
 from tawa.pipeline.dependence_graph import DependenceGraph
@@ -107,14 +106,6 @@ def test_more_orders_than_can_be_looked_at_are_not_refused(monkeypatch: pytest.M
     assert Orders(graph(), LEAD, TAIL, 2).refuse(period, TIGHT)
     monkeypatch.setattr("tawa.pipeline.infeasible_intervals.MOST_WORK", 10)
     assert not Orders(graph(), LEAD, TAIL, 2).refuse(period, TIGHT)
-
-
-@tawa.jit
-def gemm(a, b, c, K):
-    acc = tl.zeros((128, 128), tl.float32)
-    for k in range(0, K, 64):
-        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
-    c.store([0, 0], acc.to(tl.float16))
 
 
 def of_gemm() -> DependenceGraph:

@@ -82,8 +82,7 @@ class BatchedLoads:
         loaded = sum(_bytes_of_a_thread(load, threads) for load in loads)
         enough = self.options.machine.copy_unit  # the widest load; more hides no more latency
         wanted = min(MOST, 1 << max(0, math.ceil(math.log2(enough / loaded))))
-        known = [host_expression(bound) for bound in (loop.lb, loop.ub)]
-        begin, end = known
+        begin, end = host_expression(loop.lb), host_expression(loop.ub)
         if isinstance(begin, int) and isinstance(end, int):
             wanted = min(wanted, max(0, -((begin - end) // step)))
         return wanted
@@ -145,19 +144,19 @@ def _fill(body: Block, loop: scf.ForOp, count: int, step: int) -> None:
     """Write iterations one after the other, what their loads need before all else."""
     old = loop.body.block
     carried: list[SSAValue] = list(body.args[1:])
-    written_: list[Operation] = []
+    made: list[Operation] = []
     for number in range(count):
         values: dict[SSAValue, SSAValue] = dict(zip(old.args[1:], carried, strict=True))
         values[old.args[0]] = body.args[0]
         if number:
             far = integer_constant(number * step, loop.lb.type)
             counter = Map("addi", [body.args[0], far.results[0]])
-            written_ += [far, counter]
+            made += [far, counter]
             values[old.args[0]] = counter.result
-        written_ += [op.clone(values) for op in list(old.ops)[:-1]]
+        made += [op.clone(values) for op in list(old.ops)[:-1]]
         carried = [values.get(v, v) for v in terminator(old).operands]
-    early = _needed_by_loads(written_)
-    ordered = [op for op in written_ if op in early] + [op for op in written_ if op not in early]
+    early = _needed_by_loads(made)
+    ordered = [op for op in made if op in early] + [op for op in made if op not in early]
     body.add_ops([*ordered, scf.YieldOp(*carried)])
 
 
