@@ -97,3 +97,69 @@ def test_what_no_map_describes(name: str):
     with pytest.raises(TawaError) as caught:
         checked(*sizes)
     assert type(caught.value).__name__ == kind
+
+
+@pytest.mark.parametrize(
+    ("given", "device"),
+    [
+        (SimpleNamespace(__dlpack_device__=lambda: (2, 3), device=SimpleNamespace(id=1)), 3),
+        (SimpleNamespace(device=SimpleNamespace(id=1)), 1),
+        (SimpleNamespace(device=SimpleNamespace()), 0),
+        (SimpleNamespace(), 0),
+    ],
+)
+def test_devices_of_arrays_with_an_interface(given: Any, device: int):
+    assert arrays._cuda_device(given) == device
+
+
+POINTED: dict[str, tuple[Any, int]] = {
+    "tensors": (type("T", (), {"data_ptr": lambda self: 7, "__dlpack__": None}), 7),
+    "of a GPU": (type("C", (), {"__cuda_array_interface__": {"data": (9, True)}}), 9),
+}
+
+
+@pytest.mark.parametrize("name", POINTED)
+def test_addresses_are_read_the_fastest_way(name: str):
+    made, address = POINTED[name]
+    assert arrays.pointer_of(made()) == address
+    assert arrays.pointer_of(made()) == address
+
+
+def test_the_address_of_an_array_of_numpy():
+    x = np.zeros(8, np.int16)
+    assert arrays.pointer_of(x[3:]) == x.ctypes.data + 6
+
+
+STANDS: dict[str, tuple[dict[str, Any], bool]] = {
+    "nothing but a type": ({"data_ptr": lambda: 0}, True),
+    "an address": ({"data_ptr": lambda: 64}, False),
+    "empty on a device": ({"data_ptr": lambda: 0, "get_device": lambda: 0}, False),
+    "empty somewhere": ({"data_ptr": lambda: 0, "device": "cuda"}, False),
+    "no tensor": ({}, False),
+}
+
+
+@pytest.mark.parametrize("name", STANDS)
+def test_what_only_stands_for_an_array(name: str):
+    fields, expected = STANDS[name]
+    assert arrays.is_stand_in(SimpleNamespace(**fields)) is expected
+
+
+@pytest.mark.parametrize(("fields", "known"), [("shape stride", True), ("shape", False),
+                                               ("stride", False), ("", False)])  # fmt: skip
+def test_what_says_how_far_it_reaches(fields: str, known: bool):
+    assert arrays.has_extent(SimpleNamespace(**dict.fromkeys(fields.split(), 1))) is known
+
+
+@pytest.mark.parametrize(
+    ("strides", "expected"),
+    [(None, (15, 5, 1)), ((120, 40, 8), (15, 5, 1)), ((8, 16, -8), (1, 2, -1))],
+)
+def test_an_interface_counts_bytes(strides: Any, expected: tuple[int, ...]):
+    interface = {"data": (64, False), "shape": (2, 3, 5), "typestr": "<f8", "strides": strides}
+    given = SimpleNamespace(__cuda_array_interface__=interface, dtype=np.dtype(np.float64))
+    assert arrays.view(given) == (64, "f64", (2, 3, 5), expected, 0)
+    for odd in ((120, 40, 4), (4, 40, 8)):
+        interface["strides"] = odd
+        with pytest.raises(arrays.StrideNotWhole, match="multiples of 8 bytes"):
+            arrays.view(given)

@@ -15,8 +15,17 @@ from tawa.runtime.arguments import (
     classify_unspecialized,
 )
 from tawa.runtime.arrays import HOST, NotAnArray, StrideNotWhole, UnsupportedElementType, view
-from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer
-from tawa.runtime.kinds import constant_kind, spread
+from tawa.runtime.binding import (
+    BoundParameter,
+    compile_binder,
+    compile_namer,
+    example_kind,
+    selected,
+    selector,
+    type_kind,
+)
+from tawa.runtime.kinds import TupleKind, constant_kind, kind_of, spread
+from tawa.runtime.launch_errors import BadTypeText
 
 PARAMETERS = (
     BoundParameter("x"),
@@ -177,3 +186,80 @@ def test_bfloat16_and_float8_arrays() -> None:
 def test_a_stride_that_is_no_whole_element_is_refused() -> None:
     with pytest.raises(StrideNotWhole):
         view(np.zeros(4, np.dtype([("x", "f4"), ("y", "u1")]))["x"])
+
+
+@pytest.mark.parametrize(
+    ("parameter", "texts"),
+    [
+        (BoundParameter("n"), ["i32:1", "i32:16", "i32", "*i8:16"]),
+        (BoundParameter("n", align=False), ["i32:1", "i32", "i32", "*i8"]),
+        (BoundParameter("n", specialize=False), ["i32", "i32", "i32", "*i8"]),
+        (BoundParameter("n", specialize=False, align=False), ["i32", "i32", "i32", "*i8"]),
+        (BoundParameter("n", declared="i64"), ["i64:=1", "i64:16", "i64", None]),
+        (BoundParameter("n", declared="i64", align=False), ["i64", "i64", "i64", None]),
+        (BoundParameter("n", declared="i64", specialize=False), ["i64", "i64", "i64", None]),
+    ],
+)
+def test_what_a_parameter_sees_of_its_arguments(
+    parameter: BoundParameter, texts: list[str | None]
+) -> None:
+    """One and multiples of 16 count as its decorator and its annotation say, in every call."""
+    values = (1, 32, 7, np.zeros(3, np.int8))
+    bound = compile_binder([parameter], "k")
+    for value, text in zip(values, texts, strict=True):
+        if text is not None:
+            assert parameter.classifier(value)[0].text == text
+            (kind, *_), passed, _ = bound(value)
+            assert (kind.text, passed[0]) == (text, value)
+            assert example_kind("n", value, parameter) is kind
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("i32", "i32"), ("i32:16", "i32:16"), ("i32:1", "i32:1"), ("i64:=1", "i64:=1"),
+        ("f32:+", "f32:+"), ("*f16", "*f16"), ("*f16:16", "*f16:16"), ("bf16", "bf16"),
+        ("desc<f16,64x64>", "desc<f16,64x64>"),
+    ],
+)  # fmt: skip
+def test_kinds_that_texts_name(text: str, kind: str) -> None:
+    found = type_kind("x", text)
+    assert (found.text, found.one) == (kind, text.endswith(":1"))
+    parts = example_kind("x", (text, "i1"), None)
+    assert isinstance(parts, TupleKind)
+    assert parts.parts == (found, kind_of("i1"))
+
+
+@pytest.mark.parametrize("text", ["f12", "i32:8", "i32:", "i32:=2", "16", "i32:16:16", "", "x*f16"])
+def test_texts_that_name_no_kind(text: str) -> None:
+    if text == "i32:":
+        assert type_kind("x", text) is kind_of("i32")
+        return
+    with pytest.raises(BadTypeText, match="`x`"):
+        type_kind("x", text)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "count", "found"),
+    [
+        ([0, 1, 2], 3, None), ([], 0, None), ([], 2, ()), ([1], 3, (20,)), ([0], 1, None),
+        ([0, 1], 3, (10, 20)), ([2, 0], 3, (30, 10)), ([0, 2, 1], 3, (10, 30, 20)),
+    ],
+)  # fmt: skip
+def test_values_that_are_picked(numbers: list[int], count: int, found: Any) -> None:
+    pick = selector(numbers, count)
+    assert (pick is None) if found is None else (pick is not None and pick((10, 20, 30)) == found)
+
+
+def test_parts_of_tuples_are_picked_by_name() -> None:
+    """A tuple's parts stand one by one; what is picked of plain arguments costs nothing more."""
+    names = ["a", "b.0", "b.1", "c"]
+    values = (1, (2, 3), 4)
+    every, some = selected(names, names), selected(names, ["c", "b.0"])
+    assert every is not None
+    assert some is not None
+    assert (every(values), some(values)) == ((1, 2, 3, 4), (4, 2))
+    assert selected(["a", "b"], ["a", "b"]) is None
+    last = selected(["a", "b"], ["b"])
+    assert last is not None
+    assert last((1, 2)) == (2,)

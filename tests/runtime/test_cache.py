@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import tawa
 from tawa.runtime.cache import (
+    SPARE,
     UNFINISHED_SECONDS,
     Cache,
     CacheRefused,
@@ -314,3 +315,33 @@ def test_nothing_in_the_package_reads_pickles() -> None:
         if re.search(r"\b(pickle|marshal|shelve|dill)\b", p.read_text())
     ]
     assert users == []
+
+
+def test_the_folder_is_one_s_own(tmp_path: Path) -> None:
+    Cache(tmp_path / "around" / "cache").put(content_key("a"), {"x": b"1"})
+    assert (tmp_path / "around" / "cache").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("over", [0, 1, 1000])
+def test_room_is_made_for_some_entries_at_once(tmp_path: Path, over: int) -> None:
+    """If there is too much, a part of the limit is free afterwards, and no more than need be."""
+    cache = Cache(tmp_path)
+    for number in range(64):
+        cache.put(content_key(str(number)), {"x": bytes(900)})
+    sizes = [path.stat().st_size for path in tmp_path.rglob("*.kernel")]
+    full = Cache(tmp_path, limit=sum(sizes) - over)
+    full.trim()
+    left = len(list(tmp_path.rglob("*.kernel")))
+    free = full.limit - left * sizes[0]
+    assert (left == 64) is (over == 0)
+    assert not over or free >= full.limit // SPARE > free - sizes[0]
+
+
+def test_room_that_is_just_enough(tmp_path: Path) -> None:
+    """Entries go until the rest takes what it may, to the byte."""
+    for number in range(64):
+        Cache(tmp_path).put(content_key(str(number)), {"x": bytes(900)})
+    (size,) = {path.stat().st_size for path in tmp_path.rglob("*.kernel")}
+    limit = next(n for n in range(60 * size, 64 * size) if (n - n // SPARE) % size == 0)
+    Cache(tmp_path, limit=limit).trim()
+    assert len(list(tmp_path.rglob("*.kernel"))) * size == limit - limit // SPARE

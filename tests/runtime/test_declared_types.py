@@ -183,7 +183,22 @@ def test_what_integers_of_a_declared_type_are_passed_as(sign: str, bits: int, al
     """All of the range and no more, as signed bits; 16 that divides it matters if it is asked."""
     passed = declared_classifier(f"{sign}{bits}", align)
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if sign == "i" else (0, 2**bits - 1)
-    for value in {low, low + 1, low + 16, -16, -1, 0, 1, 15, 16, 17, high // 2, high - 15, high}:
+    for value in {
+        low,
+        low + 1,
+        low + 16,
+        -16,
+        -1,
+        0,
+        1,
+        15,
+        16,
+        17,
+        high // 2,
+        high // 2 + 1,
+        high - 15,
+        high,
+    }:
         if not low <= value <= high:
             continue
         kind, number = passed(value)

@@ -39,6 +39,8 @@ def test_what_compiling_knows(kind: Kind, fixed: bool, value: object, text: str)
 def test_kinds_are_unique() -> None:
     assert kind_of("i32", True) is kind_of("i32", True)
     assert kind_of("i32", True) is not kind_of("i32")
+    assert kind_of("i32") is kind_of("i32", False, one=False) is kind_of(type="i32", unit=False)
+    assert kind_of("i64", unit=True) is not kind_of("i64", positive=True)
     assert constant_kind(7) is constant_kind(7)
     assert constant_kind(1) is not constant_kind(True)
     assert constant_kind(0.0) is not constant_kind(-0.0)

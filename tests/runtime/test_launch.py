@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import sys
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from tawa.runtime.arrays import HOST
 from tawa.runtime.descriptor import (
     BaseNotAligned,
     DescriptorMismatch,
+    Geometry,
     InnerStrideNotOne,
     SizeOutOfRange,
     StrideNotAligned,
@@ -506,3 +509,82 @@ def test_structures_have_the_driver_s_layout() -> None:
     assert ours.attributes[0].id == launch.CLUSTER_DIMENSION
     assert tuple(ours.attributes[0].cluster) == (2, 3, 4)
     assert ctypes.sizeof(launch.LaunchAttribute) == 72
+
+
+class Module(SimpleNamespace):
+    """Stands where a library stands that has streams."""
+
+
+def test_whose_current_stream_a_launch_goes_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    torch = Module(_C=Module(_cuda_getCurrentRawStream=lambda n: (asked.append(n), 70 + n)[1]))
+    cupy = Module(cuda=Module(get_current_stream=lambda: Module(ptr=9)))
+    for name in ("torch", "cupy", "jax"):
+        monkeypatch.setitem(sys.modules, name, None)  # type: ignore[arg-type]
+        assert streams.current_stream(name, 3)() == streams.DEFAULT
+    for name, module, stream in (("torch", torch, 73), ("cupy", cupy, 9), ("jax", cupy, 0)):
+        monkeypatch.setitem(sys.modules, name, module)
+        assert streams.current_stream(name, 3)() == stream
+    assert asked == [3]
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "size", "expected"),
+    [
+        ((8, 4), (4, 1), 2, [8]), ((8, 4, 2), (16, 2, 1), 4, [8, 64]), ((7,), (1,), 4, []),
+        ((8, 1, 2), (16, 3, 1), 4, [16, 64]), ((1, 8, 2), (5, 2, 1), 4, [8, 16]),
+        ((8, 2, 1), (16, 2, 9), 4, [8, 64]), ((2, 2, 2), (16, 2, 1), 1, [2, 16]),
+    ],
+)  # fmt: skip
+def test_strides_that_the_driver_takes(
+    shape: tuple[int, ...], strides: tuple[int, ...], size: int, expected: list[int]
+) -> None:
+    """In bytes, innermost first; of a dimension of one element any that it accepts."""
+    assert tensormap.byte_strides(shape, strides, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("element", "box", "swizzle", "fits"),
+    [
+        ("f16", (128, 64), 128, True), ("f16", (128, 64), 64, False), ("f16", (128, 32), 64, True),
+        ("f16", (256, 8), 0, True), ("f16", (257, 8), 0, False), ("f16", (0, 8), 0, False),
+        ("f16", (1, 8), 0, True), ("f16", (8, 4), 0, False), ("f16", (8, 12), 0, False),
+        ("e4m3", (8, 16), 0, True), ("e4m3", (8, 256), 0, True), ("e4m3", (8, 257), 0, False),
+        ("f64", (8, 256), 0, True), ("f64", (8, 16), 128, True), ("f64", (8, 18), 128, False),
+    ],
+)  # fmt: skip
+def test_boxes_that_the_copy_engine_moves(
+    element: str, box: tuple[int, ...], swizzle: int, fits: bool
+) -> None:
+    parameter = TensorMapParam(0, element, box, box, swizzle=swizzle)
+    if fits:
+        tensormap.check_box(parameter, "a")
+    else:
+        with pytest.raises(SizeOutOfRange, match="argument `a`"):
+            tensormap.check_box(parameter, "a")
+
+
+def test_a_grid_s_function_asks_for_what_there_is() -> None:
+    assert launch.computed_grid(lambda named: (named["n"],), {"n": 3}) == (3,)
+    for asked, named in (("m", {"n": 3}), (0, {"n": 3})):
+        with pytest.raises(BadGrid, match=f"asks for {asked!r}"):
+            launch.computed_grid(lambda named, asked=asked: named[asked], named)
+
+    def other(named: Any) -> Any:
+        raise KeyError(*named.get("given", ()))
+
+    with pytest.raises(KeyError, match="'n'"):  # of another mapping
+        launch.computed_grid(other, {"n": 3, "given": ("n",)})
+    with pytest.raises(BadGrid, match="asks for None"):
+        launch.computed_grid(other, {"n": 3})
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "reach"),
+    [((4, 6), (6, 1), 48), ((4, 6), (8, 1), 60), ((0, 6), (6, 1), 0), ((4, 0), (6, 1), 0),
+     ((1, 1), (9, 9), 2), ((4, 6), (0, 1), 12)],
+)  # fmt: skip
+def test_how_far_a_descriptor_reaches(
+    shape: tuple[int, ...], strides: tuple[int, ...], reach: int
+) -> None:
+    assert Geometry("f16", shape, strides, (1, 1), "zero").reach == reach

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tawa.runtime import nvrtc, sass
-from tawa.runtime.compile_log import Finding, missing_registers, parse_log
+from tawa.runtime.compile_log import Finding, FunctionUsage, missing_registers, parse_log
 from tawa.runtime.nvrtc import CudaCompileError, compile_cuda
 
 TARGET = "sm_90a"
@@ -197,3 +199,60 @@ def test_the_version_is_exact() -> None:
 def test_other_bytes_are_not_machine_code() -> None:
     with pytest.raises(sass.NotACubin):
         sass.disassemble(b"not a cubin")
+
+
+@pytest.mark.parametrize(
+    ("wheels", "expected"),
+    [
+        ({"cuda_bindings": "13.0.2", "nvidia_cuda_nvrtc": "13.0.88"}, "13.0.88"),
+        ({"cuda_bindings": "12.9.1", "nvidia_cuda_nvrtc_cu12": "12.9.86"}, "12.9.86"),
+        ({"cuda_bindings": "13.0.2", "nvidia_cuda_nvrtc": "12.9.86"}, "7.5"),
+        ({"cuda_bindings": "12.9.1", "nvidia_cuda_nvrtc": "13.0.88"}, "7.5"),
+        ({"cuda_bindings": "1.0", "nvidia_cuda_nvrtc": "13.0.88"}, "7.5"),
+        ({"nvidia_cuda_nvrtc": "13.0.88"}, "7.5"), ({"nvidia_cuda_nvrtc": ".5"}, "7.5"),
+        ({"cuda_bindings": "13.0.2"}, "7.5"), ({}, "7.5"),
+    ],
+)  # fmt: skip
+def test_whose_version_counts(
+    wheels: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wheel's where bindings of its major version look there first; else the library's own."""
+    library = SimpleNamespace(nvrtcVersion=lambda: (0, 7, 5))
+    monkeypatch.setattr(nvrtc, "_installed_wheels", lambda: wheels)
+    monkeypatch.setattr(nvrtc, "_nvrtc", lambda: library)
+    assert nvrtc.version.__wrapped__() == expected
+
+
+def test_wheels_that_python_finds_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("a/cuda_bindings-13.0.2", "b/cuda_bindings-12.0", "b/nvidia_cuda_nvrtc-13.0.88",
+             "b/numpy-2.0", "nvidia_cuda_nvrtc_cu12-12.9")  # fmt: skip
+    for name in names:
+        (tmp_path / f"{name}{nvrtc.INFO}").mkdir(parents=True)
+    (tmp_path / "b/cuda_core").mkdir()
+    monkeypatch.chdir(tmp_path)
+    folders = [str(tmp_path / "a"), str(tmp_path / "none"), str(tmp_path / "b")]
+    monkeypatch.setattr(nvrtc.sys, "path", folders)
+    found = {"cuda_bindings": "13.0.2", "nvidia_cuda_nvrtc": "13.0.88"}
+    assert nvrtc._installed_wheels() == found
+    monkeypatch.setattr(nvrtc.sys, "path", ["", *folders])
+    assert nvrtc._installed_wheels() == {"nvidia_cuda_nvrtc_cu12": "12.9", **found}
+
+
+def test_how_long_a_compilation_took() -> None:
+    assert 0 < compile_cuda(CLEAN, TARGET).seconds < 60
+
+
+@pytest.mark.parametrize(
+    ("usage", "kind", "text"),
+    [
+        (FunctionUsage("f", 40), "", ""),
+        (FunctionUsage("f", spill_stores=8), "spill", "8 bytes of spill stores, 0 of spill loads"),
+        (FunctionUsage("f", spill_loads=8), "spill", "0 bytes of spill stores, 8 of spill loads"),
+        (FunctionUsage("f", stack=16, spill_loads=8), "spill", "0 bytes of spill stores, 8"),
+        (FunctionUsage("f", stack=16), "local memory", "16 bytes of stack"),
+    ],
+)
+def test_what_a_function_s_use_says(usage: FunctionUsage, kind: str, text: str) -> None:
+    found = usage.findings()
+    assert [(f.kind, f.function) for f in found] == ([(kind, "f")] if kind else [])
+    assert all(f.text.startswith(text) for f in found)

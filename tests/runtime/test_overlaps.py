@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import tawa
 from tawa.runtime.binding import BoundParameter, compile_guard
 from tawa.runtime.kinds import kind_of
-from tawa.runtime.overlaps import meet, overlapping, reach
+from tawa.runtime.overlaps import end_of, goes_around, meet, overlapping, reach
 
 
 def may_meet(one: Any, other: Any) -> bool:
@@ -146,3 +147,94 @@ def test_the_quick_look_at_descriptors() -> None:
     left = tawa.TensorDescriptor(MEMORY, [8, 8], [16, 1], [4, 4])
     right = tawa.TensorDescriptor(MEMORY[:, 8:], [8, 8], [16, 1], [4, 4])
     assert guard((left, right), left, right) is None  # the long way finds out
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_how_far_arrays_reach(seed: int) -> None:
+    """From the first byte to behind the last; what is between is met, whatever way strides go."""
+    rng = np.random.default_rng(seed)
+    memory = np.zeros((9, 9, 9), [np.int8, np.int32][seed % 2])
+    for _ in range(20):
+        cut = tuple(slice(*sorted(rng.choice(10, 2, False)), rng.choice([1, 2, 3])) for _ in "012")
+        turn = tuple(slice(None, None, rng.choice([1, -1])) for _ in "012")
+        view = memory[cut][turn].transpose(rng.permutation(3))
+        touched = [
+            view.__array_interface__["data"][0]
+            + sum(map(np.prod, zip(at, view.strides, strict=True)))
+            for at in product(*map(range, view.shape))
+        ]
+        found = reach(view)
+        assert found is not None
+        assert (found.begin, found.end) == (min(touched), max(touched) + view.itemsize)
+        if not found.step:
+            assert found.block == found.end - found.begin
+
+
+X = np.zeros(64, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (X, X, True), (X[:8], X, True), (X, X[1:], False), (X, X.view(np.int32), False),
+        (X.view(np.int32), X.view(np.int32), True), (X[1:], X.view(np.int32)[2:], False),
+        (X, X.reshape(8, 8), True),
+    ],
+)  # fmt: skip
+def test_one_array(one: Any, other: Any, same: bool) -> None:
+    """It begins at the same address, with elements of the same type."""
+    assert overlapping([("a", "b")], {"a": one, "b": other})[1] == ((("a", "b"),) if same else ())
+
+
+def test_one_tensor_of_descriptors() -> None:
+    rows = tawa.TensorDescriptor(X, [4, 16], [16, 1], [4, 8])
+    again = tawa.TensorDescriptor(X, [4, 16], [16, 1], [4, 8])
+    fewer = tawa.TensorDescriptor(X, [2, 16], [16, 1], [4, 8])
+    later = tawa.TensorDescriptor(X[16:], [4, 16], [16, 1], [4, 8])
+    pair = (("a", "b"),)
+    for other, same in ((again, pair), (fewer, ()), (later, ()), (X, ())):
+        assert overlapping(pair, {"a": rows, "b": other}) == (pair, same)
+        assert overlapping(pair, {"a": other, "b": rows}) == (pair, same)
+
+
+def test_equal_integers_of_one_array() -> None:
+    """Strides that are equal are one, for arrays that are one; types of examples are not."""
+    alike = [("a", "b", "m", "n")]
+    for m, n, equal in ((4, 4, True), (4, 5, False), ("i32", "i32", False)):
+        given = {"a": X, "b": X, "m": m, "n": n}
+        same = overlapping([("a", "b")], given, alike)[1]
+        assert same == (("a", "b"), *([("m", "n")] if equal else []))
+        given["b"] = X[1:]
+        assert overlapping([("a", "b")], given, alike)[1] == ()
+    given = {"a": X, "b": X, "c": X, "m": 4, "n": 4}
+    twice = [("a", "b", "m", "n"), ("b", "c", "m", "n")]
+    assert overlapping([("a", "b"), ("b", "c")], given, twice)[1].count(("m", "n")) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (4, 6), (0, 6), (3, 1, 5)], ids=str)
+def test_where_a_tensor_ends(shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape, np.int16)
+    for view in (array, array.T, array[..., ::2] if shape else array):
+        tensor = Strided(view)
+        last = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)) + 2
+        assert end_of(tensor) == tensor.data_ptr() + (last if view.size else 0)
+
+
+@pytest.mark.parametrize("stride", [1 << 62, (1 << 62) + 8, -(1 << 40)])
+def test_a_tensor_that_reaches_around_all_addresses(stride: int) -> None:
+    """Blocks that exist are those of its base, from half of all addresses on."""
+    far = SimpleNamespace(geometry=SimpleNamespace(reach=2 * abs(stride)))
+    assert goes_around(far) is (abs(stride) >= 1 << 62)  # type: ignore[arg-type]
+    near = SimpleNamespace(geometry=SimpleNamespace(reach=(1 << 63) - 1))
+    assert not goes_around(near)  # type: ignore[arg-type]
+
+
+def test_tensors_that_lie_without_gaps() -> None:
+    class OnDevice(Strided):
+        def get_device(self) -> int:
+            return 0
+
+    tensor = OnDevice(MEMORY[2:4])
+    begin = tensor.data_ptr()
+    assert reach(tensor) == (begin, begin + 128, 128, 0)
+    assert reach(OnDevice(MEMORY[:0])) is None

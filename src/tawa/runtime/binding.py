@@ -130,10 +130,7 @@ def compile_guard(
     It looks no further than where the lower of two ends, and knows descriptors and PyTorch's
     tensors: pairs of which it says None may be apart all the same.
     """
-    own = {parameter.name for parameter in parameters}
     signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
-    if rest := [f"{word}=None" for word in RESERVED if word not in own]:
-        signature += ["*", *rest]
     lines = [f"def {_function_name(name)}(_values, {', '.join(signature)}, **_options):"]
     lines.append("    _same = ()")
     numbers = {p.name: n for n, p in enumerate(q for q in parameters if not q.constexpr)}

@@ -60,7 +60,6 @@ class Kind:
         return self.type + "".join(mark for mark, holds in marks if holds)
 
 
-@cache
 def kind_of(
     type: str,
     divisible: bool = False,
@@ -70,8 +69,11 @@ def kind_of(
     positive: bool = False,
     unit: bool = False,
 ) -> Kind:
-    """The one `Kind` with these properties."""
-    return Kind(type, divisible, one, device, library, positive=positive, unit=unit)
+    """The one `Kind` with these properties, however they are given."""
+    return _kind(type, divisible, one, device, library, None, positive, unit)
+
+
+_kind = cache(Kind)
 
 
 def constant_kind(value: Any) -> Kind:
