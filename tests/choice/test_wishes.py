@@ -4,6 +4,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.codegen.lower import RegistersExceeded
 from tawa.codegen.shared_memory import SharedMemoryExceeded
 from tawa.ir.decisions.choice import WishLeftOpen
 from tawa.triton.kernel import JITFunction
@@ -34,3 +35,17 @@ def test_stages_that_fit_are_kept():
     found = JITFunction(product).compile(*TYPES, M=128, N=128, num_stages=3)
     assert not any(isinstance(d, WishLeftOpen) for d in found.decisions)
     assert "3 slots" in "\n".join(found.remarks)
+
+
+def test_warps_that_do_not_hold_a_product_are_a_wish_of_tritons():
+    tiles = "desc<f16,192x64>", "desc<f16,256x64>", "desc<f16,192x256>", "i32"
+    sizes = {"M": 192, "N": 256}
+    with pytest.raises(RegistersExceeded):
+        tawa.jit(product).compile(*tiles, **sizes)
+    found = JITFunction(product).compile(*tiles, **sizes)
+    assert found.spec.threads == 256
+    said = [str(d) for d in found.decisions if isinstance(d, WishLeftOpen)]
+    assert said == [
+        f"choice: num_warps=4 leaves products too few registers: {warps} warps, one role"
+        for warps in (4, 8)
+    ]

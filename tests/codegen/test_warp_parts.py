@@ -45,3 +45,27 @@ def test_parts_of_many_warps_are_combined(count: int, warps: int) -> None:
     reads = [op for op in compiled.module("hopper").walk() if isinstance(op, SharedLoad)]
     parts = [layout_of(op.results[0]).registers for op in reads]
     assert max(parts) <= PARTS_OF_LANE * count
+
+
+@tawa.jit
+def outer_sums(a, b, sums, found, M: tl.constexpr, K: tl.constexpr, N: tl.constexpr):
+    row, inner, column = tl.arange(0, M), tl.arange(0, K), tl.arange(0, N)
+    left = tl.load(a + row[:, None] * K + inner[None, :])
+    right = tl.load(b + inner[:, None] * N + column[None, :])
+    at = row[:, None] * N + column[None, :]
+    tl.store(sums + at, tl.sum(left[:, :, None] * right[None, :, :], 1))
+    tl.store(found + at, tl.reduce(left[:, :, None] + right[None, :, :], 1, _longer))
+
+
+def test_warps_leave_a_dimension_whole_whose_parts_shared_memory_does_not_hold() -> None:
+    arrays = Arrays()
+    m, k, n = 64, 16, 64
+    a, b = arrays.random("f32", m, k), arrays.random("f32", k, n)
+    sums, found = arrays.output("f32", m, n), arrays.output("f32", m, n)
+    both = values(a)[:, :, None] + values(b)[None]
+    far = np.take_along_axis(both, np.abs(both).argmax(1)[:, None], 1)[:, 0]
+    compiled = check(
+        outer_sums, (1,), [a, b, sums, found], {2: values(a) @ values(b), 3: far}, 1e-4,
+        ("tile", "hopper"), M=m, K=k, N=n, num_warps=8,
+    )  # fmt: skip
+    assert compiled.spec.shared_bytes < 65536

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.layout import Layout, Mode
 from tawa.base.types import element_of, i32, is_float, shape_of
-from tawa.codegen.fragments import convert, fragment, natural
+from tawa.codegen.fragments import convert, fragment, reducible
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.tensors import across_lanes
 from tawa.codegen.warp_parts import across_warps
@@ -156,7 +156,7 @@ def _give(g: GroupLowering, results: Sequence[SSAValue], values: Values) -> None
 
 def lower_reduce_with(g: GroupLowering, op: ReduceWith) -> None:
     """Any combination of several tiles."""
-    first = natural(g, op.values[0])
+    first = reducible(g, op.values[0], op.axis.value.data)
     values = [first, *(fragment(g, v, layout_of(first)) for v in op.values[1:])]
     _give(g, op.outputs, reduce(g, values, op.axis.value.data, combine_with(g, op.body.block)))
 
@@ -167,7 +167,8 @@ def lower_arg_reduce(g: GroupLowering, op: ArgReduce) -> None:
     Each warp finds both for its part; of the parts both are found in the same way. Where all of a
     row is NaN no position holds the extreme: the first stands for it.
     """
-    value, axis = natural(g, op.value), op.axis.value.data
+    axis = op.axis.value.data
+    value = reducible(g, op.value, axis)
     layout, element = layout_of(value), element_of(op.value.type)
     sign = "f" if is_float(element) else "si" if op.unsigned is None else "ui"
     kind = ("max" if op.kind.data == "argmax" else "min") + ("numf" if sign == "f" else sign)

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref.analysis.anchors import known_from
 from tawa.aref.dialect import ops as aref
-from tawa.base.layout import REPLICA, Layout, register_map
+from tawa.base.layout import REPLICA, Layout, blocked, register_map
 from tawa.base.types import PtrType, byte_size, element_of, is_float, shape_of
 from tawa.codegen.exchanges import layouts_of_exchange
 from tawa.codegen.group_lowering import GroupLowering
@@ -65,6 +65,21 @@ def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
 def natural(g: GroupLowering, value: SSAValue) -> SSAValue:
     """The value as a fragment in its own layout (a default one for lazy values)."""
     layout = g.layouts.of.get(value) or g.layouts.default(value)
+    return fragment(g, value, layout)
+
+
+def reducible(g: GroupLowering, value: SSAValue, axis: int) -> SSAValue:
+    """The value as a fragment to be reduced along an axis, in its own layout if it has one.
+
+    One that is made in any layout is made with the axis inside of warps, where what warps found
+    would be too much for shared memory.
+    """
+    layout = g.layouts.of.get(value) or g.layouts.default(value)
+    parts = math.prod(m.extent for m in layout.warp if m.dim == axis)
+    size = parts * byte_size(element_of(value.type)) * math.prod(layout.without(axis).shape)
+    if value not in g.layouts.of and size > g.kernel.target.shared_bytes // 2:
+        others = [d for d in reversed(range(len(layout.shape))) if d != axis]
+        layout = blocked(layout.shape, g.warps, layout.vector(others[0]), (*others, axis))
     return fragment(g, value, layout)
 
 

@@ -22,6 +22,7 @@ from tawa.codegen.fragments import (
     fragment,
     mapped,
     natural,
+    reducible,
     scratch,
     team_sync,
 )
@@ -167,7 +168,7 @@ def linear(layout: Layout) -> Layout:
 def lower_reduce(g: GroupLowering, op: Reduce) -> None:
     """In each thread, then across lanes, then across warps."""
     axis, kind = op.axis.value.data, op.kind.data
-    source = natural(g, op.value)
+    source = reducible(g, op.value, axis)
     assert isinstance(source.type, FragType)
     layout = source.type.layout
     own = g.add(ReduceRegisters(source, axis, kind))

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from tawa.base.options import BadOption, Options
 from tawa.ir.decisions.choice import WishLeftOpen
+from tawa.machine.chips import SM_90A
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
 
-OF_TRITON = frozenset({"num_stages", "num_ctas"})
+OF_TRITON = frozenset({"num_stages", "num_ctas", "num_warps"})
 """Options that say how Triton is to compute something; its stages hold what Tawa's do not."""
+
+MOST_WARPS = SM_90A.cta_warps
 
 
 def fitted_wishes(
@@ -21,8 +24,10 @@ def fitted_wishes(
 ) -> Compiled:
     """The compiled kernel, with as many stages as fit if those that were wished for do not.
 
-    A program is computed by one CTA whatever is wished for. Raises what compiling raises.
+    Where no warp group can hold a product, all warps do everything, and as many as it takes. A
+    program is computed by one CTA whatever is wished for. Raises what compiling raises.
     """
+    from tawa.codegen.lower import RegistersExceeded
     from tawa.codegen.shared_memory import SharedMemoryExceeded
 
     if options.num_ctas > 1:
@@ -33,15 +38,25 @@ def fitted_wishes(
                 found=f"num_ctas={options.num_ctas}",
                 hint="programs that share their loads are asked for with `cluster`",
             )
-        compiled = fitted_wishes(wishes, replace(options, num_ctas=1), compile_)
         decision = WishLeftOpen("num_ctas", options.num_ctas, "is left out: a CTA a program")
-        return replace(compiled, decisions=(decision, *compiled.decisions))
-    try:
-        return compile_(options)
-    except SharedMemoryExceeded:
-        asked = options.num_stages
-        if asked is None or "num_stages" not in wishes:
-            raise
-    compiled = compile_(replace(options, num_stages=None))
-    decision = WishLeftOpen("num_stages", asked)
+        options = replace(options, num_ctas=1)
+    else:
+        try:
+            return compile_(options)
+        except SharedMemoryExceeded:
+            asked = options.num_stages
+            if asked is None or "num_stages" not in wishes:
+                raise
+            decision = WishLeftOpen("num_stages", asked)
+            options = replace(options, num_stages=None)
+        except RegistersExceeded:
+            asked = options.num_warps
+            warps = 2 * asked if options.specialize is False else asked
+            if options.specialize or "num_warps" not in wishes or warps > MOST_WARPS:
+                raise
+            decision = WishLeftOpen(
+                "num_warps", asked, f"leaves products too few registers: {warps} warps, one role"
+            )
+            options = replace(options, specialize=False, num_warps=warps)
+    compiled = fitted_wishes(wishes, options, compile_)
     return replace(compiled, decisions=(decision, *compiled.decisions))
