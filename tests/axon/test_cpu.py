@@ -90,6 +90,26 @@ def test_loops_compute_what_their_rows_have_in_common_at_once():
     )
 
 
+def test_only_what_all_rows_have_in_common_is_computed_at_once():
+    text = (
+        "def f w xs = (scan (fn h x -> let h = tanh (x @ w .+ h) in (h, h)) zeros{[2, 3]} xs).1\n"
+        "def g xs = let ys = map (fn x -> exp x) xs in map (fn y -> y + 1.0) ys\n"
+        "def h xs = let ys = map (fn x -> exp x) xs in (ys.[0], reverse{axis = 0} ys)"
+    )
+    module = axon.load(text)
+    w, xs = np.ones((4, 3), np.float32), np.linspace(-1, 1, 40, dtype=np.float32).reshape(5, 2, 4)
+    for name, given, counts in (
+        ("f", (w, xs), {"MatMul": 1, "Add": 5, "Tanh": 5}),
+        ("g", (xs,), {"Exp": 1, "Add": 1, "Split": 0, "Concat": 0, "Reshape": 0}),
+        ("h", (xs,), {"Exp": 1}),
+    ):
+        fast = axon.compile(module[name], device="cpu", threads=1)
+        found = [node.op_type for node in fast.to_onnx(*given).graph.node]
+        assert {op: found.count(op) for op in counts} == counts
+        for mine, other in zip(leaves(fast(*given)), leaves(module[name](*given)), strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("body", "given"),
     [("x // y", ([7, 1], [2, 0])), ("x % y", ([7, 1], [2, 0])), ("take x y", ([7, 1], [2, 2]))],

@@ -113,6 +113,7 @@ class CpuFunction:
                 value = value(_symbols(graph, argument))
         results: list[Symbol] = []
         structure = self._taken(value, tracer, results)
+        tracer.hoist.finish()
         return graph.model(self.function.name, results), structure
 
     def _taken(self, value: Any, tracer: GraphTracer, results: list[Symbol]) -> Any:

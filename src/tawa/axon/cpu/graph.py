@@ -40,6 +40,8 @@ class Graph:
     nodes: list[NodeProto] = field(default_factory=list[NodeProto])
     constants: list[TensorProto] = field(default_factory=list[TensorProto])
     inputs: list[Symbol] = field(default_factory=list[Symbol])
+    reshaped: dict[Symbol, Symbol] = field(default_factory=dict[Symbol, Symbol])
+    """What was given another shape, by the result."""
     _known: dict[Any, tuple[Symbol, Any]] = field(default_factory=dict[Any, "tuple[Symbol, Any]"])
     _count: int = 0
 
@@ -104,12 +106,22 @@ class Graph:
         """The finished model. An output that is an input or constant is copied."""
         results = [self.add("Identity", value, to=value.shape) for value in outputs]
         graph = helper.make_graph(
-            self.nodes, name, [_info(value) for value in self.inputs],
+            self._needed({value.name for value in results}), name,
+            [_info(value) for value in self.inputs],
             [_info(value) for value in results], self.constants,
         )  # fmt: skip
         opset = helper.make_opsetid("", OPSET)
         return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION,
                                  producer_name="tawa")  # fmt: skip
+
+    def _needed(self, names: set[str]) -> list[NodeProto]:
+        """The nodes that values of these names are computed by, in order."""
+        kept: list[NodeProto] = []
+        for node in reversed(self.nodes):
+            if not names.isdisjoint(node.output):
+                names.update(node.input)
+                kept.append(node)
+        return kept[::-1]
 
 
 def _info(value: Symbol) -> Any:

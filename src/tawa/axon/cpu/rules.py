@@ -283,8 +283,13 @@ def transpose(graph: Graph, x: Symbol) -> Symbol:
 
 
 def reshaped(graph: Graph, x: Symbol, to: Shape) -> Symbol:
-    """Another shape."""
-    return x if x.shape == to else graph.add("Reshape", x, graph.integers(*to), to=to)
+    """Another shape; of what was reshaped to this one, the other before."""
+    before = graph.reshaped.get(x, x)
+    if to in (x.shape, before.shape):
+        return x if x.shape == to else before
+    found = graph.add("Reshape", before, graph.integers(*to), to=to)
+    graph.reshaped[found] = before
+    return found
 
 
 @rule("reshape")
@@ -329,8 +334,9 @@ def _joined(graph: Graph, parts: list[Symbol], axis: int) -> Symbol:
 
 @rule("stack")
 def stack(graph: Graph, *items: Symbol) -> Symbol:
-    """Slices along a new leading axis."""
-    return _joined(graph, [expand(graph, item, 0) for item in items], 0)
+    """Slices along a new leading axis: behind each other, and then the new axis."""
+    parts = items if items[0].ndim else [expand(graph, item, 0) for item in items]
+    return reshaped(graph, _joined(graph, list(parts), 0), (len(items), *items[0].shape))
 
 
 def _parts(graph: Graph, x: Symbol, sizes: list[int], axis: int) -> list[Symbol]:
@@ -341,9 +347,12 @@ def _parts(graph: Graph, x: Symbol, sizes: list[int], axis: int) -> list[Symbol]
 
 @rule("rows")
 def rows(graph: Graph, x: Symbol) -> list[Symbol]:
-    """The slices along the leading axis."""
-    parts = _parts(graph, x, [1] * x.shape[0], 0)
-    return [reshaped(graph, part, x.shape[1:]) for part in parts]
+    """The slices along the leading axis, which is merged with the next one before."""
+    count, *shape = x.shape
+    if not shape:
+        return [reshaped(graph, part, ()) for part in _parts(graph, x, [1] * count, 0)]
+    flat = reshaped(graph, x, (count * shape[0], *shape[1:]))
+    return _parts(graph, flat, [shape[0]] * count, 0)
 
 
 @rule("split")

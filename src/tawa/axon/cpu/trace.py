@@ -43,6 +43,8 @@ class GraphTracer(Evaluator):
         rule = rules.RULES.get(name)
         if rule is not None:
             operands = [self.symbol(value) for value in given]
+            if name == "stack":
+                return self.hoist.stacked(operands)
             hoisted = None if statics else self.hoist.apply(name, operands)
             if hoisted is not None:
                 return hoisted

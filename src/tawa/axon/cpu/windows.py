@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tawa.axon.cpu.graph import Graph, Shape, Symbol
-from tawa.axon.cpu.rules import number, permuted, rule
+from tawa.axon.cpu.rules import number, permuted, reshaped, rule
 
 Pads = tuple[tuple[int, int], ...]
 
@@ -110,8 +110,7 @@ def overlap(
     places, taps = x.shape[2 : 2 + rank], int(np.prod(spans))
     axes = (0, 1, *range(2 + rank, 2 + 2 * rank), *range(2, 2 + rank))
     rows = permuted(graph, x, axes)
-    images = graph.add("Reshape", rows, graph.integers(batch * channels, taps, *places),
-                       to=(batch * channels, taps, *places))  # fmt: skip
+    images = reshaped(graph, rows, (batch * channels, taps, *places))
     unit = graph.constant(np.eye(taps, dtype=x.dtype).reshape(taps, 1, *spans))
     whole = tuple(
         (n - 1) * stride + (k - 1) * dilation + 1 for n, k in zip(places, spans, strict=True)
@@ -124,5 +123,4 @@ def overlap(
     widths = [0, 0, *(c[0] for c in cut), 0, 0, *(c[1] for c in cut)]
     padded = graph.add("Pad", found, graph.integers(*widths), number(graph, 0, x),
                        to=(batch * channels, 1, *sizes))  # fmt: skip
-    shape = (batch, channels, *sizes)
-    return graph.add("Reshape", padded, graph.integers(*shape), to=shape)
+    return reshaped(graph, padded, (batch, channels, *sizes))
