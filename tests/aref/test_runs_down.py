@@ -10,11 +10,13 @@ from xdsl.dialects.builtin import TensorType, f16, f32
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import SSAValue
 
+from tawa.aref.analysis import staging
 from tawa.aref.analysis.staging import copied_turned, runs_down
 from tawa.aref.dialect.channel_ops import ViewRead
 from tawa.aref.dialect.types import ViewType
+from tawa.base.types import PtrType
 from tawa.ir.elementwise import Map
-from tawa.tile.dialect.ops import Trans
+from tawa.tile.dialect.ops import Load, Trans
 
 Made_of = Callable[[SSAValue], SSAValue]
 
@@ -83,3 +85,19 @@ def test_other_ops_than_functions_of_elements_are_where_tiles_come_from():
     assert runs_down(turned(scanned))
     spread = Map("negf", [made(f16)]).result
     assert not runs_down(spread)
+
+
+@pytest.mark.parametrize(
+    ("dim", "count", "down"),
+    [(0, 8, True), (0, 2, True), (0, 1, False), (1, 8, False), (1, 2, False), (1, 1, False)],
+)
+def test_memory_runs_along_its_pointers(
+    dim: int, count: int, down: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Where neighbours can be loaded together; else rows are taken to be in rows."""
+    monkeypatch.setattr(staging, "fastest", lambda axes, pointers: (dim, count))
+    tile = Load(made(TensorType(PtrType(f16), (64, 32)))).result
+    assert runs_down(tile) is down
+    assert runs_down(turned(tile)) is not down
+    assert runs_down(negated(turned(tile))) is not down
+    assert runs_down(turned(turned(tile))) is down
