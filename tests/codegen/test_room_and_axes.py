@@ -24,6 +24,7 @@ from tawa.codegen.shared_memory import SharedMemory, SharedMemoryExceeded, tile_
 from tawa.codegen.stores import matrix_axes
 from tawa.hopper.dialect.structure import Ring
 from tawa.machine.chips import H200
+from tawa.simulate.interpret.cta import ALIAS
 
 
 @pytest.mark.parametrize(
@@ -237,3 +238,31 @@ def test_a_slot_given_back_after_another(
     g: Any = SimpleNamespace(group=SimpleNamespace(moves=None, converts=None))
     met = channels._has_met(g, given[1])  # pyright: ignore[reportPrivateUsage]
     assert met is (after == "none" and (of_engine[0] or not of_engine[1]))
+
+
+@pytest.mark.parametrize(
+    ("asked", "areas"),
+    [
+        ([(64, 1, ""), (128, 1, ""), (32, 1, "")], [0, 0, 0]),
+        ([(64, 2, ""), (128, 2, ""), (64, 2, "")], [0, 1, 0]),
+        ([(64, 1, ""), (64, 2, ""), (64, 1, "")], [0, 1, 0]),
+        ([(64, 1, ""), (64, 1, "math"), (128, 1, "math")], [0, 1, 1]),
+        ([(64, 2, "math"), (64, 2, "")], [0, 1]), ([(64, 3, ""), (128, 3, "")], [0, 1]),
+        ([(64, 2, ""), (64, 3, "")], [0, 0]),
+    ],
+)  # fmt: skip
+def test_who_shares_scratch(asked: list[tuple[int, int, str]], areas: list[int]):
+    """Users that come one after the other; teams at once only with slots as large."""
+    memory = SharedMemory(H200)
+    rings = [memory.scratch(tile_for((rows, 64), f16), n, owner) for rows, n, owner in asked]
+    memory.finish(None)
+    begins = [ring.offset.value.data for ring in rings]
+    order = list(dict.fromkeys(begins))
+    assert [order.index(at) for at in begins] == areas
+    sizes = [rows * 128 * n for rows, n, _ in asked]
+    for area, at in enumerate(order):
+        inside = [size for size, own in zip(sizes, areas, strict=True) if own == area]
+        end = order[area + 1] if area + 1 < len(order) else memory.used
+        assert end - at == max(inside)
+        named = [ring for ring, begin in zip(rings, begins, strict=True) if begin == at]
+        assert sum(ALIAS not in ring.attributes for ring in named) == 1

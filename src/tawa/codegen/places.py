@@ -40,7 +40,7 @@ class Places:
                 return False
             values = part.high - part.low + 1
             reached += abs(part.factor) * (values - 1)
-            count //= values
+            count = -(-count // values)
         return count <= 1
 
 
