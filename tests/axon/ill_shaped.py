@@ -15,6 +15,8 @@ ILL_SHAPED: dict[str, str] = {
     "batch of a stack": "def f (x: f32[2, m, k]) (y: f32[3, k, n]) = matmul x y",
     "concat of other sizes": "def f (x: f32[a, 3]) (y: f32[b, 4]) = concat{axis = 0} x y",
     "concat of other ranks": "def f (x: f32[a]) (y: f32[a, b]) = concat x y",
+    "slices of two numbers": "def f (x: f32[3]) (y: f32[4]) = vmap (fn (a, b) -> a + b) (x, y)",
+    "slices of a scalar": "def f (x: f32[]) = vmap (fn a -> a) x",
     "no such axis": "def f (x: f32[a, b]) = sum{axis = 2} x",
     "no such axis from the end": "def f (x: f32[a, b]) = softmax{axis = -3} x",
     "odd halves": "def f (x: f32[b, 7]) = halves x",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from tawa.axon.cpu.graph import Graph, Symbol
 from tawa.axon.cpu.trace import GraphTracer
 from tawa.axon.running.call import Function, known_sizes, to_value
 from tawa.axon.running.evaluate import Frame
-from tawa.axon.running.trees import leaves_of
+from tawa.axon.running.trees import filled, leaves_of
 from tawa.axon.typing.errors import RunTimeError
 from tawa.base.user_frames import entries
 from tawa.functional.recursion import deep
@@ -77,7 +77,7 @@ class CpuFunction:
             if not type(error).__module__.startswith("onnxruntime"):
                 raise
             raise _failed(self.function.name, str(error)) from error
-        return _filled(program.structure, iter(found))
+        return filled(program.structure, iter(found))
 
     def bind(self, *arguments: Any) -> CpuFunction:
         """The function with its first arguments given: weights, which the model then contains."""
@@ -95,9 +95,16 @@ class CpuFunction:
         options = runtime.SessionOptions()
         options.log_severity_level = 4  # what goes wrong is raised
         options.intra_op_num_threads = self.threads
-        session = runtime.InferenceSession(
-            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
+        try:
+            session = runtime.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except runtime.capi.onnxruntime_pybind11_state.NotImplemented as error:
+            said = str(error).rpartition(" : ")[2].partition(" with node")[0]
+            raise NotForOnnx(
+                f"`{self.function.name}` can't run in onnxruntime: {said}",
+                hint="it may have that operator for f32 alone; `to_onnx` gives the model",
+            ) from error
         return Program(session.run, [entry.name for entry in model.graph.input], structure)
 
     def _traced(self, arguments: tuple[Any, ...], statics: Statics) -> tuple[ModelProto, Any]:
@@ -154,9 +161,3 @@ def _symbols(graph: Graph, value: Any) -> Any:
         raise NotForOnnx("a function can't be an argument of a compiled function")
     array = np.asarray(value)
     return graph.input(array.shape, array.dtype)
-
-
-def _filled(structure: Any, results: Iterator[Any]) -> Any:
-    if isinstance(structure, tuple):
-        return tuple(_filled(item, results) for item in cast("tuple[Any, ...]", structure))
-    return next(results)

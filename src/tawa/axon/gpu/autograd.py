@@ -14,7 +14,7 @@ from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.control import mapped
 from tawa.axon.running.derivatives import backward
 from tawa.axon.running.tape import Tape, Traced, Value, primal
-from tawa.axon.running.trees import leaves_of
+from tawa.axon.running.trees import filled, leaves_of
 
 Compiled = Callable[..., Any]
 
@@ -110,7 +110,7 @@ def through_torch(
 
     call: Any = Call
     found = call.apply(*tensors)
-    return _filled(structure[0], iter(found))
+    return filled(structure[0], iter(found))
 
 
 def _replaced(value: Any, tensors: Iterator[Any], torch: Any) -> Any:
@@ -118,10 +118,3 @@ def _replaced(value: Any, tensors: Iterator[Any], torch: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(_replaced(item, tensors, torch) for item in cast("tuple[Any, ...]", value))
     return next(tensors) if isinstance(value, torch.Tensor) else value
-
-
-def _filled(value: Any, tensors: Iterator[Any]) -> Any:
-    """A result with its tensors as autograd knows them."""
-    if isinstance(value, tuple):
-        return tuple(_filled(item, tensors) for item in cast("tuple[Any, ...]", value))
-    return next(tensors)

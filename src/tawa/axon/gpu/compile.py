@@ -23,7 +23,7 @@ from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.call import Function, known_sizes
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Constructed, Frame
-from tawa.axon.running.trees import leaves_of
+from tawa.axon.running.trees import filled, leaves_of
 from tawa.base.user_frames import entries
 from tawa.functional.recursion import deep
 from tawa.runtime.arrays import HOST
@@ -87,7 +87,7 @@ class CompiledFunction:
         else:
             stream = current_stream(place.library, place.device)()
             results = run_on_device(plan, own, arrays, stream)
-        return _filled(structure, iter(results))
+        return filled(structure, iter(results))
 
     def plan(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Plan:
         """The plan for these arguments: its kernels are compiled, nothing is launched."""
@@ -225,9 +225,3 @@ def _taken(value: Any, tracer: Tracer, results: list[Node], function: Function) 
         )
     results.append(tracer.node(value))
     return None
-
-
-def _filled(structure: Any, results: Iterator[Any]) -> Any:
-    if isinstance(structure, tuple):
-        return tuple(_filled(item, results) for item in cast("tuple[Any, ...]", structure))
-    return next(results)

@@ -15,10 +15,8 @@ from tawa.axon.gpu import attention, movement, rules, windows
 from tawa.axon.gpu.graph.errors import NotForGpu
 from tawa.axon.gpu.graph.nodes import Node, Tape
 from tawa.axon.gpu.rules import RULES
-from tawa.axon.running.compositions import COMPOSITIONS
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Evaluator, Frame, Value
-from tawa.axon.running.numbers import Number
 from tawa.axon.running.tape import primal
 from tawa.axon.sizes.patterns import Pattern
 from tawa.axon.sizes.shapes import tensor_parts
@@ -106,12 +104,8 @@ class Tracer(Evaluator):
         if name not in RULES:
             raise NotForGpu(f"`{name}` has no GPU kernel", span=self.tape.span)
         found = RULES[name](self.tape, *nodes, **statics)
-        return self._composed(name, nodes, statics) if found is None else found
-
-    def _composed(self, name: str, nodes: list[Node], statics: dict[str, Any]) -> Value:
-        """An operator made of others, where no kernel takes these operands."""
-        found = COMPOSITIONS[name](*(Number(self, node) for node in nodes), **statics)
-        return tuple(n.value for n in found) if isinstance(found, tuple) else found.value
+        # of others, where no kernel takes these operands
+        return self._composed(name, tuple(nodes), statics) if found is None else found
 
     def number(self, value: float, like: Value) -> Value:
         """A number of the element type of another value."""

@@ -12,7 +12,7 @@ from tawa.axon.running.derivatives import backward
 from tawa.axon.running.evaluate import Evaluator
 from tawa.axon.running.registry import DTYPES, is_bf16
 from tawa.axon.running.tape import Tape, Traced, Value, primal
-from tawa.axon.running.trees import leaves_of
+from tawa.axon.running.trees import filled, leaves_of
 
 Values = tuple[Value, ...]
 
@@ -93,7 +93,7 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
 
     call: Any = Call
     found = call.apply(*tensors)
-    return _filled(structure[0], iter(found))
+    return filled(structure[0], iter(found))
 
 
 def _sum(one: Value | None, other: Value | None) -> Value | None:
@@ -105,10 +105,3 @@ def _replaced(value: Any, arrays: Iterator[Any]) -> Any:
     if isinstance(value, tuple):
         return tuple(_replaced(item, arrays) for item in cast("Values", value))
     return next(arrays) if is_torch(value) else value
-
-
-def _filled(value: Any, tensors: Iterator[Any]) -> Any:
-    """A result with tensors in place of arrays."""
-    if isinstance(value, tuple):
-        return tuple(_filled(item, tensors) for item in cast("Values", value))
-    return next(tensors)

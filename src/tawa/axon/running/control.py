@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tawa.axon.running import optimisers
+from tawa.axon.running.batching import whole
 from tawa.axon.running.derivatives import backward
+from tawa.axon.running.layers import Apart, Batch, Slices
 from tawa.axon.running.tape import Algebra, Tape, Traced, Value, primal
-from tawa.axon.typing.errors import NoDerivative
+from tawa.axon.running.trees import filled, leaves_of
+from tawa.axon.typing.errors import NoDerivative, RunTimeError
 
 Control = Callable[..., Value]
 
@@ -77,6 +80,29 @@ def _grad(algebra: Algebra, f: Any, at: Value) -> Value:
     return value_and_grad(algebra, f, at)[1]
 
 
+def _vmap(algebra: Algebra, f: Any, xs: Value) -> Value:
+    """All slices at once; one by one if a condition depends on their numbers."""
+    counts = [leaf.shape[0] for leaf in leaves_of(xs)]
+    if not counts:
+        raise RunTimeError("`vmap` is given no tensor: nothing says how many slices there are")
+    batch = Batch(counts[0])
+    try:
+        result = f(mapped(lambda leaf: Slices(batch, leaf), xs))
+    except Apart as apart:
+        if apart.batch is not batch:
+            raise
+        return _each(algebra, f, xs)
+    return mapped(lambda leaf: whole(algebra, batch, leaf).value, result)
+
+
+def _each(algebra: Algebra, f: Any, xs: Value) -> Value:
+    """A function of the slices of a tree, one by one."""
+    rows = zip(*(algebra.call("rows", leaf) for leaf in leaves_of(xs)), strict=True)
+    results = [f(filled(xs, iter(slices))) for slices in rows]
+    parts = zip(*(leaves_of(result) for result in results), strict=True)
+    return filled(results[0], (algebra.call("stack", *part) for part in parts))
+
+
 def mapped(function: Callable[[Value], Value], tree: Value) -> Value:
     """A tree of tuples with a function applied to its arrays."""
     if isinstance(tree, tuple):
@@ -91,7 +117,7 @@ def mapped(function: Callable[[Value], Value], tree: Value) -> Value:
 
 CONTROL: dict[str, Control] = {
     "map": _map, "map2": _map2, "scan": _scan, "fold": _fold, "iterate": _iterate,
-    "while": _while, "grad": _grad, "value_and_grad": value_and_grad,
+    "while": _while, "vmap": _vmap, "grad": _grad, "value_and_grad": value_and_grad,
     "sgd": optimisers.sgd, "adamw_start": optimisers.adamw_start, "adamw": optimisers.adamw,
 }  # fmt: skip
 """The meaning of each operator on functions or trees, by its name in the prelude."""

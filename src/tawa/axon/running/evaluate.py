@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tawa.axon.running import contraction, image, operators
+from tawa.axon.running.batching import batched
 from tawa.axon.running.compositions import COMPOSITIONS
 from tawa.axon.running.control import CONTROL
 from tawa.axon.running.derivatives import CONSTANT, DERIVATIVES
@@ -26,7 +27,7 @@ from tawa.axon.running.registry import (
     narrowed,
     widened,
 )
-from tawa.axon.running.tape import Traced, primal, record, tape_of
+from tawa.axon.running.tape import Tape, Traced, decided, innermost, primal, record
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.patterns import parse_pattern
 from tawa.axon.sizes.shapes import as_shape, evaluate, evaluate_shape, tensor_parts
@@ -295,17 +296,24 @@ class Evaluator:
         return partial(self.call, name) if control is None else partial(control, self)
 
     def call(self, name: str, *given: Value, **statics: Any) -> Value:
-        """An operator on values, which may be on the tapes of differentiations."""
-        tape = tape_of(given)
-        if tape is None:
+        """An operator on values, which may be on the tapes of differentiations, or slices."""
+        layer = innermost(given)
+        if layer is None:
             return self.primitive(name, given, statics)
+        if not isinstance(layer, Tape):
+            found = batched(self, layer, name, given, statics)
+            return self._composed(name, given, statics) if found is None else found
         if name in CONSTANT:
-            below = (v.value if isinstance(v, Traced) and v.tape is tape else v for v in given)
+            below = (v.value if isinstance(v, Traced) and v.tape is layer else v for v in given)
             return self.call(name, *below, **statics)
         if name in DERIVATIVES:
-            return record(self, tape, name, given, statics)
+            return record(self, layer, name, given, statics)
         if name not in COMPOSITIONS:
             raise NoDerivative(f"`{name}` has no derivative")
+        return self._composed(name, given, statics)
+
+    def _composed(self, name: str, given: tuple[Value, ...], statics: dict[str, Any]) -> Value:
+        """An operator by what it is composed of."""
         found = COMPOSITIONS[name](*(Number(self, value) for value in given), **statics)
         return tuple(n.value for n in found) if isinstance(found, tuple) else found.value
 
@@ -425,7 +433,7 @@ def fits(pattern: s.Pattern, value: Value, names: dict[str, Value]) -> bool:
         case s.TuplePattern(items):
             return all(fits(item, part, names) for item, part in zip(items, value, strict=True))
         case s.LiteralPattern(literal):
-            return bool(value == literal)
+            return bool(decided(value) == literal)
         case s.ConstructorPattern(name, argument):
             if value.constructor != name:
                 return False

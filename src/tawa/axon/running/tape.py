@@ -9,13 +9,14 @@ and whatever runs a program (NumPy, or the tracer that builds GPU kernels) runs 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
+from tawa.axon.running.layers import Batch, Slices, levels
+
 Value = Any
-"""An array, a GPU node, or a traced one of these."""
+"""An array, a GPU node, or a traced one of these, or all slices of one."""
 
 Thunk = Callable[[], Value]
 Statics = dict[str, Any]
@@ -83,15 +84,13 @@ class Traced:
 Rule = Callable[[Algebra, Step, "dict[int, Value]"], "list[Thunk | None]"]
 """From the derivatives by a step's results, those by its operands."""
 
-_levels = itertools.count()
-
 
 @dataclass(eq=False)
 class Tape:
     """The steps of one differentiation. Of nested ones, the innermost has the highest level."""
 
     steps: list[Step] = field(default_factory=list[Step])
-    level: int = field(default_factory=lambda: next(_levels))
+    level: int = field(default_factory=lambda: next(levels))
 
     def derivatives(
         self, algebra: Algebra, rule: Rule, result: Value, by: Value, watched: list[Traced]
@@ -124,10 +123,14 @@ class Tape:
         return [found.get(value) for value in watched]
 
 
-def tape_of(values: tuple[Value, ...]) -> Tape | None:
-    """The innermost tape that any of some values is on."""
-    tapes = [value.tape for value in values if isinstance(value, Traced)]
-    return max(tapes, key=lambda tape: tape.level) if tapes else None
+def innermost(values: tuple[Value, ...]) -> Tape | Batch | None:
+    """The innermost tape that any of some values is on, or batch that it is slices of."""
+    layers = [
+        value.tape if isinstance(value, Traced) else value.batch
+        for value in values
+        if isinstance(value, Traced | Slices)
+    ]
+    return max(layers, key=lambda layer: layer.level) if layers else None
 
 
 def record(
@@ -146,7 +149,14 @@ def record(
 
 
 def primal(value: Value) -> Value:
-    """A value without what any tape knows of it."""
-    while isinstance(value, Traced):
+    """A value without what any tape knows of it, and with all slices."""
+    while isinstance(value, Traced | Slices):
         value = value.value
     return value
+
+
+def decided(value: Value) -> Value:
+    """The array that a decision depends on. Raises Apart where each slice has its own."""
+    while isinstance(value, Traced):
+        value = value.value
+    return bool(value) if isinstance(value, Slices) else value

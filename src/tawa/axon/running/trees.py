@@ -13,3 +13,10 @@ def leaves_of(tree: Any) -> Iterator[Any]:
             yield from leaves_of(item)
     else:
         yield tree
+
+
+def filled(tree: Any, leaves: Iterator[Any]) -> Any:
+    """A tree with other leaves, which are taken in order."""
+    if isinstance(tree, tuple):
+        return tuple(filled(item, leaves) for item in cast("tuple[Any, ...]", tree))
+    return next(leaves)

@@ -114,3 +114,13 @@ class MatrixProduct(ShapeConstraint):
     right: Shape
     result: Shape
     origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Stacked(ShapeConstraint):
+    """`whole` is a tree of tensors as `part` is, each with a leading axis of size `count`."""
+
+    whole: Term
+    count: Dim
+    part: Term
+    origin: Origin

@@ -16,6 +16,7 @@ from tawa.axon.sizes.constraints import (
     MatrixProduct,
     Position,
     SameShape,
+    Stacked,
 )
 from tawa.axon.sizes.dims import Dim, Factor, Floor, Monomial
 from tawa.axon.sizes.evident import without_evident
@@ -197,6 +198,8 @@ class AxonPrinter(TypePrinter):
                 return f"{self.dim(axis)} splits {self.shape(before)} {self.shape(after)}"
             case MatrixProduct(left, right, result):
                 return f"{self.shape(result)} = {self.shape(left)} @ {self.shape(right)}"
+            case Stacked(whole, count, part):
+                return f"{self.operand(whole)} stacks {self.dim(count)} {self.operand(part)}"
             case _:
                 return super().constraint(constraint)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from tawa.axon.sizes import equations
+from tawa.axon.sizes import equations, stacks
 from tawa.axon.sizes.choices import is_cut, is_not_one, joined
 from tawa.axon.sizes.constraints import (
     AtLeast,
@@ -22,6 +22,7 @@ from tawa.axon.sizes.constraints import (
     MatrixProduct,
     Position,
     SameShape,
+    Stacked,
 )
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.measures import Rank
@@ -62,6 +63,7 @@ class AxonSolver(SolverState):
             Broadcast: self._broadcast,
             Position: self._position,
             MatrixProduct: self._matrix_product,
+            Stacked: partial(stacks.stack, self),
         }
         self._broadcasts: dict[frozenset[Shape], tuple[int, Shape]] = {}
         """Of operands that wait to be broadcast: the constraint's key, and the result."""

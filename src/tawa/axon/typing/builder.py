@@ -139,3 +139,8 @@ class AxonBuilder(CoreBuilder):
         """`..result = ..left @ ..right`."""
         result, left, _, right = (str(child) for child in children)
         return x.ProductCondition(result, left, right, span=self.span(meta))
+
+    def stack_condition(self, meta: Meta, children: list[Any]) -> x.StackCondition:
+        """`'whole stacks count 'part`."""
+        whole, count, part = (str(child) for child in children)
+        return x.StackCondition(whole, count, part, span=self.span(meta))

@@ -11,7 +11,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tawa.axon.sizes.choices import largest, smallest
-from tawa.axon.sizes.constraints import AtLeast, Broadcast, Divides, MatrixProduct, Position
+from tawa.axon.sizes.constraints import (
+    AtLeast,
+    Broadcast,
+    Divides,
+    MatrixProduct,
+    Position,
+    Stacked,
+)
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.patterns import PatternError, parse_pattern, pattern_scheme
@@ -167,6 +174,10 @@ class AxonInference(Inference):
             case x.ProductCondition(result, left, right):
                 one, other, found = (self._shape_named(name) for name in (left, right, result))
                 self.solver.require(MatrixProduct(one, other, found, origin))
+            case x.StackCondition(whole, count, part):
+                number = Dim.of(self.named(count, "dim"))
+                trees = (self.named(whole), self.named(part))
+                self.solver.require(Stacked(trees[0], number, trees[1], origin))
             case _:
                 super().condition(condition)
 

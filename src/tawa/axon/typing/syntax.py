@@ -143,3 +143,12 @@ class ProductCondition(Condition):
     result: str
     left: str
     right: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StackCondition(Condition):
+    """`'whole stacks count 'part`."""
+
+    whole: str
+    count: str
+    part: str
