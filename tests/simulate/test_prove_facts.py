@@ -177,3 +177,153 @@ def test_conditions_by_other_names() -> None:
         assert _by_name(plus(1, both, -1), by) == plus(
             1, applied(function, "i1", [named, other]), -1
         )
+
+
+def _asked(draw: random.Random) -> tuple[Term, str]:
+    """A condition of drawn numbers, and its text."""
+    while True:
+        number, text = _drawn(draw, 2)
+        kind, sign = draw.choice([("cmpi_sgt", ">"), ("cmpi_eq", "==")])
+        found = applied(kind, "i1", [number, draw.randrange(-3, 4)])
+        if (
+            isinstance(found, Sum)
+            and len(found.terms) == 1
+            and found.terms[0][0][0] in ("pos", "zero")
+        ):
+            condition, (constant, factor) = found.terms[0][0], (found.constant, found.terms[0][1])
+            of = plus(condition[1], 0)
+            shown = _shown(of, text, number)
+            if (constant, factor) == (0, 1) and shown is not None:
+                return condition, f"({shown} {sign.replace('>', '> 0').replace('==', '== 0')})"
+
+
+def _shown(of: Number, text: str, number: Number) -> str | None:
+    """The text of a sum that is a drawn number and a constant."""
+    for factor in (1, -1):
+        rest = plus(of, number, -factor)
+        if isinstance(rest, int):
+            return f"({factor} * {text} + {rest})"
+    return None
+
+
+def test_what_follows_from_decisions_holds() -> None:
+    """For every number that fits them: bounds, what is put in, and what is decided by others."""
+    draw, told, decided, simpler = random.Random(7), 0, 0, 0
+    places = [
+        dict(zip(NAMES, v, strict=True)) for v in itertools.product(range(-6, 7, 2), repeat=3)
+    ]
+    scope = {"min": min, "max": max, "int": int}
+    for _ in range(150):
+        facts, left = Facts(), places
+        for _ in range(draw.randrange(1, 5)):
+            condition, shown = _asked(draw)
+            text = compile(shown, "a condition", "eval")
+            place = draw.choice(left)
+            holds = bool(eval(text, scope, place))
+            known = facts.decided(condition)
+            assert known is None or known is holds, (condition, place)
+            assert facts.assume(condition, holds)
+            left = [p for p in left if bool(eval(text, scope, p)) is holds]
+            assert facts.decided(condition) in (holds, None)
+            decided += known is not None
+        assert not facts.impossible()
+        number, shown = _drawn(draw, 3)
+        text = compile(shown, "a number", "eval")
+        low, high = facts.bounds(number)
+        told += low is not None or high is not None
+        new = facts.simplified(number)
+        simpler += new != number
+        other, shown = _asked(draw)
+        other_text = compile(shown, "a condition", "eval")
+        answer = facts.decided(other)
+        for place in left:
+            value = eval(text, scope, place)
+            assert low is None or low <= value
+            assert high is None or value <= high
+            assert _value(new, place) == value, (number, new, place)
+            assert answer is None or answer is bool(eval(other_text, scope, place))
+    assert (told > 25, decided > 3, simpler > 4) == (True, True, True)
+
+
+def _value(number: Number, place: dict[str, int]) -> int:
+    """A number's value."""
+    if isinstance(number, int):
+        return number
+    return number.constant + sum(n * _value_of(found, place) for found, n in number.terms)
+
+
+def _value_of(found: Term, place: dict[str, int]) -> int:
+    if found[0] == "parameter":
+        return place[found[1]]
+    if found[0] in ("quotient", "residue"):
+        whole, rest = divmod(_value(found[1], place), found[2])
+        return whole if found[0] == "quotient" else rest
+    if found[0] in ("pos", "zero"):
+        value = _value(found[1], place)
+        return int(value > 0 if found[0] == "pos" else value == 0)
+    a, b = (_value(part, place) for part in found[3:5])
+    return {"minsi": min, "maxsi": max, "divsi": lambda a, b: int(a / b)}[found[1]](a, b)
+
+
+@pytest.mark.parametrize(
+    ("said", "condition", "holds", "possible"),
+    [
+        ((3, None), _condition(A), True, True), ((3, None), _condition(A), False, False),
+        ((None, 0), _condition(A), True, False), ((None, 0), _condition(A), False, True),
+        ((None, 1), _condition(A), True, True), ((0, 0), _condition(A), False, True),
+        ((1, 1), _condition(A), False, False),
+    ],
+)  # fmt: skip
+def test_decisions_that_contradict_what_is_known(
+    said: tuple[int | None, int | None], condition: Term, holds: bool, possible: bool
+) -> None:
+    facts = Facts()
+    facts.restrict(A, said)
+    known = facts.decided(condition)
+    assert known in (None, holds if possible else not holds)
+    assert facts.copy().assume(condition, holds) is possible
+
+
+@pytest.mark.parametrize(
+    ("function", "by", "number", "expected"),
+    [
+        ("divsi", 4, plus(scaled(A, 8), 5), plus(scaled(A, 2), 1)),
+        ("remsi", 4, plus(scaled(A, 8), 5), 1), ("andi", 3, plus(scaled(A, 8), 5), 1),
+        ("andi", 7, plus(scaled(A, 8), 13), 5), ("divsi", 1, A, A), ("remsi", 1, A, 0),
+        ("divsi", 4, plus(scaled(A, 2), 5), None), ("remsi", 4, plus(A, 5), None),
+        ("andi", 4, plus(scaled(A, 8), 5), None), ("andi", 6, plus(scaled(A, 8), 5), None),
+        ("remsi", 4, plus(scaled(A, 4), -5), None), ("divsi", -4, scaled(A, 8), None),
+    ],
+)  # fmt: skip
+def test_divisions_of_what_is_not_negative(
+    function: str, by: int, number: Number, expected: Number | None
+) -> None:
+    """They are done where the divisor divides all terms, and nothing is rounded towards zero."""
+    made = applied(function, "i32", [number, by])
+    facts = Facts()
+    if number == plus(scaled(A, 4), -5):
+        facts.restrict(A, (0, None))
+        assert facts.simplified(made) == made  # it may be less than zero
+        return
+    assert by == 1 or facts.simplified(made) == made
+    facts.restrict(A, (0, None))
+    assert facts.simplified(made) == (made if expected is None else expected)
+
+
+@pytest.mark.parametrize("function", ["minsi", "maxsi"])
+@pytest.mark.parametrize(
+    ("apart", "first"),
+    [((None, 0), True), ((0, None), False), ((None, 1), None), ((-1, None), None)],
+)
+def test_the_lesser_and_the_greater_where_it_is_known(
+    function: str, apart: tuple[int | None, int | None], first: bool | None
+) -> None:
+    facts = Facts()
+    assert isinstance(A, Sum)
+    difference = plus(A, B, -1)
+    assert isinstance(difference, Sum)
+    facts.restrict(difference, apart)
+    made = applied(function, "i32", [A, B])
+    low_is_a = {True: A, False: B, None: made}[first]
+    high_is_b = {True: B, False: A, None: made}[first]
+    assert facts.simplified(made) == (low_is_a if function == "minsi" else high_is_b)
