@@ -7,7 +7,8 @@ from protocols import correct
 
 from tawa.cli.check import NOT_PROVED, PROVED, check_example
 from tawa.simulate import check
-from tawa.simulate.interpret.limits import Limits
+from tawa.simulate.interpret import limits as limiting
+from tawa.simulate.interpret.limits import LimitReached, Limits
 
 WHILE = HEAD + (
     "def kernel(x_ptr, LIMIT: tl.constexpr):\n"
@@ -116,3 +117,37 @@ def test_the_command_line(
     out = capsys.readouterr().out
     assert text in out
     assert ("proved for this launch" in out) == (status == PROVED)
+
+
+@pytest.mark.parametrize("steps", [1, 5, 255, 256, 300])
+def test_so_many_operations_and_no_more(steps: int):
+    limits = Limits(steps=steps)
+    for _ in range(2):  # each cluster's run has all of them
+        limits.start_run()
+        for _ in range(steps):
+            limits.step()
+        with pytest.raises(LimitReached, match=f"after {steps} operations"):
+            limits.step()
+
+
+def test_the_clock_is_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch):
+    """At every 256th step or state; time that is used up to the end is not over."""
+    now = [100.0]
+    monkeypatch.setattr(limiting.time, "perf_counter", lambda: now[0])
+    limits = Limits(seconds=2.0, _begin=100.0)
+    now[0] = 102.0
+    assert not limits.out_of_time()
+    limits.look()
+    now[0] = 102.5
+    assert [n for n in range(600) if limits.out_of_time(n)] == [0, 256, 512]
+    limits.start_run()
+    for _ in range(255):
+        limits.step()
+    with pytest.raises(LimitReached, match="the time limit of 2 s was reached"):
+        limits.step()
+    with pytest.raises(LimitReached):
+        limits.look()
+    unlimited = Limits()
+    assert not unlimited.out_of_time()
+    for _ in range(600):
+        unlimited.step()
