@@ -11,7 +11,7 @@ from conformance_discrete import CASES as DISCRETE
 from tawa import cuppl
 from tawa.cuppl.core.ir import Copy, Load, Type
 from tawa.cuppl.lowering.dataflow import live_at_entry
-from tawa.cuppl.lowering.machine import DISPATCH, Machine
+from tawa.cuppl.lowering.frames import DISPATCH, Machine
 from tawa.cuppl.lowering.pipeline import lower
 
 LISTS = (

@@ -26,8 +26,10 @@ from tawa.cuppl.cpu.engine import (
 from tawa.cuppl.cpu.lanes import LaneUnit, lanes_units
 from tawa.cuppl.cpu.llvm import emit_llvm, emit_unit
 from tawa.cuppl.cpu.memory import masks_of, object_table
+from tawa.cuppl.cpu.transposed import TRANSPOSING, transposing_stubs, transposing_text
 from tawa.cuppl.cpu.units import Unit, cut
 from tawa.cuppl.lowering.divergence import APART, TOGETHER
+from tawa.cuppl.lowering.frames import SEGMENT
 from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.natives import collect
@@ -40,6 +42,7 @@ from tawa.cuppl.natives import trace as trace_natives
 from tawa.cuppl.numeric.philox import ROOM_WORDS
 from tawa.cuppl.translation.kept_natives import keep_natives, own_source
 from tawa.cuppl.translation.native import EXTERNAL, NATIVES, VECTORISED, link, translate
+from tawa.cuppl.typing.failures import STACK_FULL
 from tawa.functional.kept import Shelf, kept_object
 from tawa.runtime.cache import default_cache
 
@@ -53,7 +56,7 @@ NATIVE_MODULES = (
 
 KEPT = (
     "tawa.base.source", "tawa.functional.syntax", "tawa.functional.terms", "tawa.cuppl.core.ir",
-    "tawa.cuppl.core.layout", "tawa.cuppl.elaboration.shared", "tawa.cuppl.lowering.machine",
+    "tawa.cuppl.core.layout", "tawa.cuppl.elaboration.shared", "tawa.cuppl.lowering.frames",
     "tawa.cuppl.lowering.pipeline",
 )  # fmt: skip
 """Modules that define the classes of lowered programs."""
@@ -150,6 +153,13 @@ def lanes_wrapper() -> Function:
     return b.finish()
 
 
+def segment_wrapper() -> Function:
+    """`run_segment` of a program whose particles run one after the other."""
+    b = FunctionBuilder("run_segment", (Type.I64, Type.I64, Type.I64), (Type.I64,))
+    b.end(Return((b.const(STACK_FULL),)))
+    return b.finish()
+
+
 def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str]]:
     """The lowered program with the natives that drive it, and the symbols to export."""
     program = Program(dict(lowered.program.functions))
@@ -157,6 +167,8 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     program.add(main_wrapper(lowered, stacked="smc_thread" not in entry))
     program.add(taped_wrapper(lowered))
     program.add(lanes_wrapper())
+    for function in (segment_wrapper(), *transposing_stubs()):
+        program.add(function)
     entries = entry.split()
     for name in entries:
         if name not in program.functions:
@@ -196,17 +208,21 @@ def native_modules(lowered: Lowered, entry: str = "", lanes: bool = True) -> lis
     """
     entry = entry or ("smc_thread" if lowered.machine else "importance_thread")
     program, exported = driver_program(lowered, entry)
-    lanes &= "run_lanes" in program.functions
     found = together(lowered, program) if lanes else []
-    if not found:
-        return modules(program, exported)
-    return [*modules(program, exported, frozenset(("run_lanes",))), *found]
+    elsewhere = frozenset(("run_lanes", "run_segment")) if found else frozenset[str]()
+    if "run_segment" in program.functions:
+        elsewhere |= frozenset(TRANSPOSING)
+        found = [*found, Module(transposing_text, f"transposing {own_source()}")]
+    return [*modules(program, exported, elsewhere), *found]
 
 
 def together(lowered: Lowered, program: Program) -> list[Module]:
-    """The modules that run eight particles at once, if that can be done."""
+    """The modules that run eight particles at once, if the program asks for that and it can be."""
     main = lowered.elaborated.main
-    if lowered.machine is not None or main not in program.functions:
+    if lowered.segment is not None and "run_segment" in program.functions:
+        main = SEGMENT
+        program = Program({**program.functions, main: lowered.segment})
+    elif lowered.machine is not None or not {main, "run_lanes"} <= program.functions.keys():
         return []
     units: list[LaneUnit] = []
     for native, fields in (("next_bits_together", TOGETHER), ("next_bits_apart", APART)):

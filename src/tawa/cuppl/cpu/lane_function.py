@@ -272,10 +272,8 @@ class LaneFunction(LaneText):
                 self.operation(dst, name, args)
             case Call():
                 self.call(item, stop)
-            case Load(dst, base, index, offset):
-                self.load(dst, base, index, offset)
-            case Store(base, src, index, offset):
-                self.store(src, self.address(base, index, offset), WORD)
+            case Load() | Store():
+                self.memory(item)
             case Get(dst, name):
                 self.get(dst, name)
             case Set(name, src):
@@ -350,6 +348,44 @@ class LaneFunction(LaneText):
             word = self.value(f"add {WORDS} {word}, splat (i64 {8 * offset})")
         where = self.value(f"inttoptr {WORDS} {word} to <{WIDTH} x ptr>")
         self.gather(dst, where)
+
+    def memory(self, item: Load | Store) -> None:
+        """A word of memory, perhaps of each lane's own stack."""
+        own = item.base == self.found.stacks
+        match item:
+            case Load(dst, base, index, offset) if own:
+                self.load_own(dst, self.address(base, index, offset))
+            case Store(base, src, index, offset) if own:
+                self.store_own(src, self.address(base, index, offset))
+            case Load(dst, base, index, offset):
+                self.load(dst, base, index, offset)
+            case Store(base, src, index, offset):
+                self.store(src, self.address(base, index, offset), WORD)
+
+    def load_own(self, dst: Reg, where: str) -> None:
+        """A word of each lane's stack. If it should be the same in all, others are lost."""
+        words = self.value(f"load {WORDS}, ptr {where}, align 8{WORD}")
+        if dst in self.found.varying:
+            self.write(dst, self.of_words(words, dst.type, True), True)
+            return
+        first = self.value(f"extractelement {WORDS} {words}, i64 0")
+        other = self.value(f"icmp ne {WORDS} {words}, {self.splat(first, Type.I64)}")
+        self.lose(self.value(f"and {MASK} {other}, {self.lanes()}"))
+        self.write(dst, self.of_words(first, dst.type, False), False)
+
+    def of_words(self, words: str, type_: Type, varies: bool) -> str:
+        """What words mean as numbers of a type."""
+        source, kind = lane_type(Type.I64, varies), lane_type(type_, varies)
+        if type_ is Type.F64:
+            return self.value(f"bitcast {source} {words} to {kind}")
+        return self.value(f"trunc {source} {words} to {kind}") if type_ is Type.BOOL else words
+
+    def store_own(self, src: Reg, where: str) -> None:
+        """A word of each lane's stack. What lost lanes store, nobody reads."""
+        kind, value = lane_type(src.type, True), self.vector(src)
+        if src.type is Type.BOOL:
+            value, kind = self.value(f"zext {MASK} {value} to {WORDS}"), WORDS
+        self.emit(f"store {kind} {value}, ptr {where}, align 8{WORD}")
 
     def gather(self, dst: Reg, where: str) -> None:
         """Words from an address for each lane that is here."""

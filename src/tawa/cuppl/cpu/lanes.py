@@ -17,10 +17,13 @@ from functools import partial
 
 from tawa.cuppl.core.ir import CONTEXT_FIELDS, Call, Function, Program, Table, Type
 from tawa.cuppl.cpu.lane_function import LaneFunction
-from tawa.cuppl.cpu.lane_text import HEADER, MASK, WIDTH, lane_type
+from tawa.cuppl.cpu.lane_text import HEADER, MASK, WIDTH, WORDS, lane_type
 from tawa.cuppl.cpu.llvm import stores_results, table_text
 from tawa.cuppl.cpu.units import worth_copying
 from tawa.cuppl.lowering.divergence import Divergence, Flags, Unsuitable, analyse, varies
+from tawa.cuppl.lowering.frames import SEGMENT
+from tawa.cuppl.natives.control import NOBODY
+from tawa.cuppl.natives.rows import TOP_OUT, WEIGHTS
 from tawa.cuppl.translation.registry import NATIVES, OUTLINED
 
 __all__ = ["LaneUnit", "lanes_units"]
@@ -37,14 +40,18 @@ Key = tuple[str, Flags, bool]
 def lanes_units(program: Program, main: str, fields: frozenset[str]) -> list[LaneUnit]:
     """The units that define `run_lanes`: the first is the program's own, natives follow.
 
-    None of them if lanes can't run the program. `fields` of the context differ between lanes.
+    If `main` is a segment, they define `run_segment`. None of them if lanes can't run the program.
+    `fields` of the context differ between lanes.
     """
     lanes = _Lanes(program, fields)
+    root: Key = (main, (False,) * len(program.functions[main].params), False)
     try:
-        lanes.look((main, (), False))
+        found = lanes.look(root)
     except Unsuitable:
         return []
-    return lanes.units(main)
+    if main == SEGMENT and any(found.results):
+        return []
+    return lanes.units(root)
 
 
 @dataclass(slots=True)
@@ -78,7 +85,8 @@ class _Lanes:
                 raise Unsuitable("many results")
             if self.size > MOST_INSTRUCTIONS:
                 raise Unsuitable("too long")
-            self.found[key] = analyse(function, flags, some, self.fields, self.results)
+            stacks = function.params[0] if name == SEGMENT else None
+            self.found[key] = analyse(function, flags, some, self.fields, self.results, stacks)
         found = self.found[key]
         if found is None:
             raise Unsuitable("recursion")
@@ -120,9 +128,9 @@ class _Lanes:
         name = key[0]
         return name in NATIVES and (name in OUTLINED or self.length(key) > LONG)
 
-    def units(self, main: str) -> list[LaneUnit]:
+    def units(self, main: Key) -> list[LaneUnit]:
         """The program's own functions, and the natives that are apart."""
-        roots: list[Key] = [(main, (), False)]
+        roots: list[Key] = [main]
         found: list[LaneUnit] = []
         for root in roots:  # which grows meanwhile
             inside, outside = self.closure(root)
@@ -147,7 +155,9 @@ class _Lanes:
         parts: list[str] = []
         if root[0] not in NATIVES:
             main = self.program.functions[root[0]]
-            parts.append(_entry(main, self.symbol(root), self.look(root).results))
+            flags = self.look(root).results
+            entry = _segment_entry if main.name == SEGMENT else _entry
+            parts.append(entry(main, self.symbol(root), flags))
         sizes = {key: self.program.functions[key[0]].size() for key in inside}
         copied = worth_copying(sizes, {key: self.callees(key) for key in inside}, kept={root})
         for key in inside:
@@ -181,23 +191,72 @@ def _tables(function: Function) -> list[tuple[float, ...]]:
     return [item.values for item in items if isinstance(item, Table)]
 
 
+_FIELDS = (
+    f"  %weight = alloca {lane_type(Type.F64, True)}",
+    f"  %spare = alloca {WORDS}",
+    f"  %draw = alloca {WORDS}",
+    f"  %lost = alloca {MASK}",
+    f"  store {WORDS} zeroinitializer, ptr %draw",
+    f"  store {MASK} zeroinitializer, ptr %lost",
+)
+"""What each lane has of its own."""
+
+
+_WEIGHTS = (
+    f"  %w = load {lane_type(Type.F64, True)}, ptr %weight",
+    f"  %some = fcmp une {lane_type(Type.F64, True)} %w, splat (double 0xFFF0000000000000)",
+    f"  %alone = and {MASK} %l, %some",
+    f"  %kept = select {MASK} %alone, {lane_type(Type.F64, True)} splat "
+    f"(double 0x7FF8000000000000), {lane_type(Type.F64, True)} %w",
+)
+"""The weights to keep: NaN of a lane that has to run alone."""
+
+
+def _segment_entry(_main: Function, symbol: str, _flags: Flags) -> str:
+    """`run_segment`: all lanes from one suspension to the next.
+
+    The row before their stacks has the weights; a lost lane's is NaN in the end, unless it became
+    0. The new top is stored two rows before.
+    """
+    number, kind = lane_type(Type.F64, True), "{ i1, i64, i64 }"
+    return "\n".join([
+        'define i64 @"cuppl.run_segment"(ptr %ctx, i64 %stacks, i64 %top, i64 %limit) {',
+        *_FIELDS,
+        "  %first = inttoptr i64 %stacks to ptr",
+        f"  %own = getelementptr i64, ptr %first, i64 {WEIGHTS}",
+        f"  %new = getelementptr i64, ptr %first, i64 {TOP_OUT}",
+        f"  %before = load {number}, ptr %own, align 8",
+        f"  store {number} %before, ptr %weight",
+        f"  %all = call {kind} {symbol}(ptr %ctx, ptr %weight, ptr %spare, ptr %draw, ptr %lost, "
+        f"{MASK} splat (i1 true), i64 %stacks, i64 %top, i64 %limit)",
+        f"  %l = load {MASK}, ptr %lost",
+        *_WEIGHTS,
+        f"  store {number} %kept, ptr %own, align 8",
+        f"  %stopped = extractvalue {kind} %all, 0",
+        "  br i1 %stopped, label %none, label %some_left",
+        "some_left:",
+        f"  %height = extractvalue {kind} %all, 2",
+        "  store i64 %height, ptr %new, align 8",
+        f"  %outcome = extractvalue {kind} %all, 1",
+        "  ret i64 %outcome",
+        "none:",
+        f"  ret i64 {NOBODY}",
+        "}",
+    ])  # fmt: skip
+
+
 def _entry(main: Function, symbol: str, flags: Flags) -> str:
     """`run_lanes`: a run of all lanes; results and weights are stored, but for lost lanes.
 
     A lane whose weight became 0 is lost too, but there is nothing more to find out about it.
     """
-    number, whole = lane_type(Type.F64, True), lane_type(Type.I64, True)
+    number = lane_type(Type.F64, True)
     types = [lane_type(t, flag) for t, flag in zip(main.results, flags, strict=True)]
     kind = "{ " + ", ".join(["i1", *types]) + " }"
     lines = [
         'define i64 @"cuppl.run_lanes"(ptr %ctx, i64 %out, i64 %stride, i64 %logw) {',
-        f"  %weight = alloca {number}",
-        f"  %spare = alloca {whole}",
-        f"  %draw = alloca {whole}",
-        f"  %lost = alloca {MASK}",
+        *_FIELDS,
         f"  store {number} zeroinitializer, ptr %weight",
-        f"  store {whole} zeroinitializer, ptr %draw",
-        f"  store {MASK} zeroinitializer, ptr %lost",
         f"  %all = call {kind} {symbol}(ptr %ctx, ptr %weight, ptr %spare, ptr %draw, ptr %lost, "
         f"{MASK} splat (i1 true))",
         f"  %field = getelementptr i64, ptr %ctx, i64 {list(CONTEXT_FIELDS).index('particle')}",
@@ -214,10 +273,7 @@ def _entry(main: Function, symbol: str, flags: Flags) -> str:
     lines += [
         "  br label %weigh",
         "weigh:",
-        f"  %w = load {number}, ptr %weight",
-        f"  %some = fcmp une {number} %w, splat (double 0xFFF0000000000000)",
-        f"  %alone = and {MASK} %l, %some",
-        f"  %kept = select {MASK} %alone, {number} splat (double 0x7FF8000000000000), {number} %w",
+        *_WEIGHTS,
         "  %own = add i64 %logw, %bytes",
         "  %where = inttoptr i64 %own to ptr",
         f"  store {number} %kept, ptr %where, align 8",

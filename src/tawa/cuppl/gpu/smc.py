@@ -24,7 +24,7 @@ from tawa.cuppl.gpu.device import Device
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.inference.smc import SmcRun
 from tawa.cuppl.lowering.pipeline import Lowered
-from tawa.cuppl.natives import smc as k
+from tawa.cuppl.natives import control as k
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 
 __all__ = ["GpuMemory", "GpuRun", "run_on_gpu"]

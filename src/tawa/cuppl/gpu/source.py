@@ -9,8 +9,8 @@ from tawa.cuppl.core.ir import Program
 from tawa.cuppl.cpu.executable import NATIVE_MODULES, main_wrapper, taped_wrapper
 from tawa.cuppl.gpu.cuda import PRELUDE, emit_cuda
 from tawa.cuppl.gpu.turns import machine_text
+from tawa.cuppl.lowering.frames import ENTRY_POINT, FINAL_POINT, MACHINE
 from tawa.cuppl.lowering.guards import mark_fallible
-from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, MACHINE
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.lowering.suspension import recursive_functions
 from tawa.cuppl.natives import nuts, tape

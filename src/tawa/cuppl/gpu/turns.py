@@ -28,7 +28,7 @@ from tawa.cuppl.core.ir import (
 )
 from tawa.cuppl.gpu.cuda import TYPE_NAMES, FunctionText, called_in_programs
 from tawa.cuppl.lowering.dataflow import defined
-from tawa.cuppl.lowering.machine import DISPATCH, Machine
+from tawa.cuppl.lowering.frames import DISPATCH, Machine
 
 __all__ = ["machine_text"]
 

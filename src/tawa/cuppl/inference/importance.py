@@ -13,7 +13,7 @@ from tawa.cuppl.cpu.memory import mask_of_results
 from tawa.cuppl.inference.settings import Limits, check_memory, failure
 from tawa.cuppl.inference.smc import SmcRun, first_failure
 from tawa.cuppl.inference.weights import relative_weights
-from tawa.cuppl.natives import smc as k
+from tawa.cuppl.natives import control as k
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL
 
 __all__ = ["run_importance"]

@@ -17,7 +17,7 @@ from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
 from tawa.cuppl.inference.record import Record
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.inference.smc import Smc, SmcRun, run_smc
-from tawa.cuppl.natives import smc as k
+from tawa.cuppl.natives import control as k
 from tawa.cuppl.natives import trace as tn
 from tawa.cuppl.typing.failures import TRACE_FULL, AllWeightsZero
 

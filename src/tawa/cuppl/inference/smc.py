@@ -18,8 +18,8 @@ from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
 from tawa.cuppl.cpu.memory import float_bits
 from tawa.cuppl.inference.settings import Limits, check_memory, failure
 from tawa.cuppl.inference.weights import relative_weights
-from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
-from tawa.cuppl.natives import smc as k
+from tawa.cuppl.lowering.frames import ENTRY_POINT, FINAL_POINT, Machine, point_word
+from tawa.cuppl.natives import control as k
 from tawa.cuppl.numeric.philox import GROUP
 from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, STACK_FULL
@@ -32,6 +32,10 @@ MOST_PARTICLES = (1 << 25) - 1
 """Of one run: an ancestor's number has to fit above the stack's top."""
 HEAP_A_PARTICLE = 16
 TURNS = 1 << 40
+STACK_ROWS = 128
+"""Words of a stack of which eight are kept side by side."""
+BEFORE_STACKS = 3
+"""Rows before them: see `natives/groups.py`."""
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class Smc:
     state: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     other: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     heap: Words = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    stacks: Words = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     capacity: int = 0
     """Words of the heap that may be used."""
     collections: tuple[int, int, int] = (0, 0, 0)
@@ -137,8 +142,8 @@ class Smc:
                 found=str(n), hint="`runs=...` makes several runs of fewer particles",
             )  # fmt: skip
         check_memory("particles", n, 2 * rows + 2 * HEAP_A_PARTICLE + 6)
-        self.state = np.zeros((n, rows), dtype=np.int64)
-        self.other = np.zeros((n, rows), dtype=np.int64)
+        self.state = aligned(n, rows)
+        self.other = aligned(n, rows)
         self.state[:, 0] = (np.arange(n) << 38) + (machine.header + 2)
         self.state[:, machine.header] = point_word(FINAL_POINT, 0)
         self.state[:, machine.header + 1] = point_word(ENTRY_POINT, 0)
@@ -164,6 +169,18 @@ class Smc:
         c[k.STATE], c[k.OTHER] = self.state.ctypes.data, self.other.ctypes.data
         c[k.WIDTH] = self.state.shape[1]
         c[k.LIMIT] = self.state.shape[1] - self.machine.slack
+        self.place_stacks()
+
+    def place_stacks(self) -> None:
+        """Room for the words of eight particles side by side, for each thread."""
+        width = self.state.shape[1]
+        rows = min(width, STACK_ROWS)
+        self.stacks = aligned(self.workers.count, GROUP * (BEFORE_STACKS + rows) + width)
+        for thread, own in enumerate(self.stacks):
+            start = own.ctypes.data + 8 * GROUP * BEFORE_STACKS
+            mine = self.control[k.CONTROL_WORDS + 8 * thread :]
+            mine[k.STACKS], mine[k.SPARE_ROW] = start, start + 8 * GROUP * rows
+            mine[k.ROOM] = rows - self.machine.slack
 
     def in_order(self) -> None:
         """Let `state` be the array that the threads used last."""
@@ -209,10 +226,10 @@ class Smc:
         if wanted >> STACK_FULL & 1:
             rows = 2 * self.state.shape[1]
             self.check(16 * rows * self.particles, STACK_FULL)
-            grown = np.zeros((self.particles, rows), dtype=np.int64)
+            grown = aligned(self.particles, rows)
             grown[:, : self.state.shape[1]] = self.state
             self.state = grown
-            self.other = np.zeros_like(grown)
+            self.other = aligned(self.particles, rows)
             self.set_addresses()
         if wanted >> HEAP_FULL & 1:
             self.set_addresses()
@@ -245,6 +262,13 @@ class Smc:
             np.ascontiguousarray(rows), logw, before + best + total, self.state[:, 0] >> 38,
             resampled, int(self.control[k.STEP]), [self.heap], relative,
         )  # fmt: skip
+
+
+def aligned(rows: int, words: int) -> Words:
+    """Rows of zeros; if they are whole cache lines, each starts where one does."""
+    block: Words = np.zeros(rows * words + GROUP, dtype=np.int64)
+    skipped = -block.ctypes.data % 64 // 8
+    return block[skipped : skipped + rows * words].reshape(rows, words)
 
 
 def portion(particles: int, threads: int) -> int:

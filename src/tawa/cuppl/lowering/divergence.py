@@ -66,6 +66,8 @@ class Divergence:
     varying: set[Reg]
     fields: frozenset[str]
     """The fields of the context that vary."""
+    stacks: Reg | None = None
+    """The address at which the words of all lanes' stacks lie side by side."""
     results: Flags = ()
     regions: dict[str, Region] = field(default_factory=dict[str, Region])
     """By the block that ends in the branch; only those that lanes come to together."""
@@ -84,13 +86,16 @@ def analyse(
     partial: bool,
     fields: frozenset[str],
     results: Callable[[Call, Flags, bool], Flags],
+    stacks: Reg | None = None,
 ) -> Divergence:
     """Find what varies, besides some fields of the context; `results` says it of a call's results.
 
-    `partial`: not all lanes may have come here. Raises Unsuitable.
+    `partial`: not all lanes may have come here. What is loaded from `stacks` varies only if what is
+    stored from the same register does; a lane in which it differs all the same is to be lost.
+    Raises Unsuitable.
     """
     varying = {p for p, flag in zip(function.params, given, strict=True) if flag}
-    found = Divergence(varying, fields)
+    found = Divergence(varying, fields, stacks)
     graph = _Graph(function)
     size = -1
     while len(found.varying) + len(found.regions) != size:
@@ -142,6 +147,9 @@ def _check(item: Instruction, found: Divergence, divergent: bool, head: bool) ->
     `head`: at the start of a loop that was a tail call. Lanes that leave such loops one by one gain
     nothing on average.
     """
+    if isinstance(item, Load | Store) and item.base == found.stacks:
+        _check_stack(item, found, divergent)
+        return
     match item:
         case Const() | Copy() | Op() | Load() | Table():
             return
@@ -159,6 +167,12 @@ def _check(item: Instruction, found: Divergence, divergent: bool, head: bool) ->
             return
         case _:
             raise Unsuitable(type(item).__name__)
+
+
+def _check_stack(item: Load | Store, found: Divergence, divergent: bool) -> None:
+    """Lanes can't part where they store to their stacks, which are equally high."""
+    if item.index in found.varying or (divergent and isinstance(item, Store)):
+        raise Unsuitable("stacks of several heights")
 
 
 class _Graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from tawa.cuppl.core.ir import (
     Block,
@@ -17,15 +18,17 @@ from tawa.cuppl.core.ir import (
     Instruction,
     Jump,
     Op,
+    Program,
     Reg,
     Set,
     Terminator,
     Type,
 )
 from tawa.cuppl.elaboration.builtins import FAMILIES
+from tawa.cuppl.lowering.dataflow import defined
 from tawa.cuppl.typing.failures import IMPROPER, NAN_WEIGHT, REJECTED
 
-__all__ = ["lower_draws", "lower_factors"]
+__all__ = ["lower_draws", "lower_factors", "weighs"]
 
 
 class Splitter:
@@ -120,16 +123,46 @@ def lower_draws(function: Function) -> None:
     _Draws(function).run()
 
 
+def _nothing(function: Function) -> set[Reg]:
+    """Registers that are never anything but the logarithm of 0."""
+    items = [item for block in function.blocks.values() for item in block.instructions]
+    times = Counter(dst for item in items for dst in defined(item))
+    values: dict[Reg, float] = {}
+    for item in items:
+        value = _value(item, values)
+        values.update((dst, value) for dst in defined(item) if times[dst] == 1)
+    return {reg for reg, value in values.items() if value == -math.inf}
+
+
+def _value(item: Instruction, values: dict[Reg, float]) -> float:
+    """What an instruction computes of known values; NaN if that is not known here."""
+    match item:
+        case Const(_, value):
+            return float(value)
+        case Op(_, "negf", (source,)):
+            return -values.get(source, math.nan)
+        case Op(_, "divf", (source, other)) if values.get(other) == 0.0:
+            sign = math.copysign(1.0, values[other])
+            return values.get(source, math.nan) * sign * math.inf
+        case _:
+            return math.nan
+
+
 class _Factors(Splitter):
     prefix = "weigh"
 
-    def __init__(self, function: Function, suspend: bool) -> None:
+    def __init__(self, function: Function, suspend: bool, ends: bool) -> None:
         super().__init__(function)
         self.suspend = suspend
+        self.nothing = _nothing(function) if ends else set[Reg]()
 
     def rewrite(self, item: Instruction) -> None:
         if not isinstance(item, Factor):
             self.emit(item)
+            return
+        if item.weight in self.nothing:
+            self.emit(Set("weight", item.weight))
+            self.split(Fail(REJECTED, item.site), self.label("after"))
             return
         old = self.reg(Type.F64)
         self.emit(Get(old, "weight"))
@@ -150,6 +183,20 @@ class _Factors(Splitter):
         self.split(Fail(NAN_WEIGHT, site), usual)
 
 
-def lower_factors(function: Function, suspend: bool) -> None:
-    """Add to the weight and end a run that has none left; perhaps stay a point of suspension."""
-    _Factors(function, suspend).run()
+def weighs(program: Program) -> bool:
+    """Whether a program has weights that may be other than 0."""
+    return any(
+        isinstance(item, Factor) and item.weight not in nothing
+        for function in program.functions.values()
+        for nothing in [_nothing(function)]
+        for block in function.blocks.values()
+        for item in block.instructions
+    )
+
+
+def lower_factors(function: Function, suspend: bool, ends: bool = True) -> None:
+    """Add to the weight and end a run that has none left; perhaps stay a point of suspension.
+
+    With `ends`, a factor of 0 only ends the run: there is nothing to suspend.
+    """
+    _Factors(function, suspend, ends).run()

@@ -13,6 +13,10 @@ State words: 0 the top of the stack (in words times stride, 38 bits) and above i
 first ancestor; 1 the draws made in this step (32 bits) and above them the next step to run, or -1.
 A program that uses `mem` or prompts has two more: the memo table and its counter. The stack is
 next.
+
+A *segment* is the same function for eight particles at once, from one suspension to the next. The
+words of their stacks lie side by side, so each is loaded and stored as one vector. All stacks are
+equally high, and all particles go the same way but for detours (`divergence.py`).
 """
 
 from __future__ import annotations
@@ -55,69 +59,54 @@ from tawa.cuppl.lowering.dataflow import (
     used_by_terminator,
 )
 from tawa.cuppl.lowering.fixed import fixed_parameters
+from tawa.cuppl.lowering.frames import (
+    DISPATCH,
+    DONE,
+    DONE_POINT,
+    DRAW_MASK,
+    ENTRY_POINT,
+    FINAL_POINT,
+    MACHINE,
+    MARK_POINT,
+    SEGMENT,
+    SUSPENDED,
+    TOP_MASK,
+    Frame,
+    Machine,
+    point_word,
+)  # fmt: skip
 from tawa.cuppl.lowering.suspension import waiting_functions
 from tawa.cuppl.lowering.tail import LOOP_HEAD, is_tail_call
+from tawa.cuppl.numeric.philox import GROUP
 from tawa.cuppl.typing.failures import NO_RESET, STACK_FULL
 
-__all__ = [
-    "DISPATCH",
-    "DONE",
-    "MACHINE",
-    "TOP_MASK",
-    "SUSPENDED",
-    "Frame",
-    "Machine",
-    "build_machine",
-]
+__all__ = ["build_machine", "build_segment"]
 
-MACHINE = "machine"
-DISPATCH = "dispatch"
-TOP_MASK = (1 << 38) - 1
-DRAW_MASK = (1 << 32) - 1
-SUSPENDED = 0
-DONE = -1
-ENTRY_POINT, FINAL_POINT, DONE_POINT, MARK_POINT = 0, 1, 2, 3
 I64, BOOL = Type.I64, Type.BOOL
+LONGEST_SEGMENT = 1500
+"""Instructions of functions; longer programs are not worth the time that it takes to look."""
 MOST_AT_ONCE = 32
 """Words of heap that are taken at once: a lane of a GPU gets no more at first."""
-
-
-@dataclass(slots=True)
-class Frame:
-    """The words under a resume point: which of them are references."""
-
-    words: tuple[Type, ...]
-
-    @property
-    def references(self) -> tuple[bool, ...]:
-        """True for each reference."""
-        return tuple(w is Type.REF for w in self.words)
-
-
-@dataclass(slots=True)
-class Machine:
-    """The resumable function, the frames by resume point, and the room to keep free."""
-
-    function: Function
-    frames: list[Frame]
-    slack: int
-    """Words that must stay free above the limit, for one suspension."""
-    results: tuple[Type, ...]
-    header: int
-    """State words before the stack: 2, or 4 with a memo table."""
-    joins: tuple[str, ...] = ()
-    """Blocks at which control arrives from several calls, or again and again: on a machine that
-    runs particles side by side, this is where they meet."""
-
-
-def point_word(point: int, size: int) -> int:
-    """The word on top of a frame."""
-    return size << 32 | point
 
 
 def build_machine(program: Program, suspending: set[str], main: str) -> Machine:
     """Merge the suspending functions; natives that they call stay in `program`."""
     return _Builder(program, suspending, main).run()
+
+
+def build_segment(program: Program, suspending: set[str], main: str) -> Function | None:
+    """The machine for eight particles, with the parameters (stacks, top, limit).
+
+    It returns the outcome and the new top. None where stacks are more than words: with a table of
+    results of `mem`, or continuations that are captured.
+    """
+    functions = [program.functions[name] for name in sorted(suspending)]
+    items = [i for f in functions for b in f.blocks.values() for i in b.instructions]
+    if len(items) > LONGEST_SEGMENT or touches(program, ("memo", "memo_count")):
+        return None
+    if any(isinstance(item, Reset | Resume | Shift) for item in items):
+        return None
+    return _Segment(program, suspending, main).run().function
 
 
 @dataclass(slots=True)
@@ -158,10 +147,13 @@ class _Builder:
             self.function(self.program.functions[name])
         self.dispatch()
         self.define_results()
-        function = Function(
-            MACHINE, (self.state, self.stride, self.limit), (I64,), self.blocks, may_fail=True
+        return Machine(
+            self.finished(), self.frames, self.slack(), results, self.header, self.joins(names)
         )
-        return Machine(function, self.frames, self.slack(), results, self.header, self.joins(names))
+
+    def finished(self) -> Function:
+        params = (self.state, self.stride, self.limit)
+        return Function(MACHINE, params, (I64,), self.blocks, may_fail=True)
 
     def define_results(self) -> None:
         """Give results a value that nothing returns: of functions that never end."""
@@ -259,11 +251,14 @@ class _Builder:
 
     # The fixed parts.
 
-    def start(self, results: tuple[Type, ...]) -> None:
-        self.open("entry")
+    def enter_machine(self) -> None:
         first = self.fresh()
         self.put(Load(first, self.state))
         self.put(Op(self.top, "andi", (first, self.const(TOP_MASK))))
+
+    def start(self, results: tuple[Type, ...]) -> None:
+        self.open("entry")
+        self.enter_machine()
         self.here.terminator = Jump(DISPATCH)
         self.resumes[ENTRY_POINT] = self.entry_of(self.main)
         self.resumes[FINAL_POINT] = "final"
@@ -564,3 +559,17 @@ class _Builder:
         self.put(Call((self.top,), "reinstate", (self.state, self.stride, self.top, address)))
         self.here.terminator = Jump(DISPATCH)
         self.returned(name, kept, item.dsts)
+
+
+class _Segment(_Builder):
+    """The machine with another way in and out; its caller keeps a particle's first two words."""
+
+    def enter_machine(self) -> None:
+        self.put(Const(self.stride, GROUP))
+
+    def finished(self) -> Function:
+        params, results = (self.state, self.top, self.limit), (Type.I64, Type.I64)
+        return Function(SEGMENT, params, results, self.blocks, may_fail=True)
+
+    def leave(self, outcome: int) -> None:
+        self.here.terminator = Return((self.const(outcome), self.top))

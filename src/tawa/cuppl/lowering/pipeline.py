@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tawa.cuppl.core.ir import Program, Type
+from tawa.cuppl.core.ir import Function, Program, Type
 from tawa.cuppl.elaboration.shared import Elaborated
-from tawa.cuppl.lowering.effects import lower_draws, lower_factors
+from tawa.cuppl.lowering.effects import lower_draws, lower_factors, weighs
+from tawa.cuppl.lowering.frames import Machine
 from tawa.cuppl.lowering.guards import guard_loop, guard_recursion, guard_steps, mark_fallible
-from tawa.cuppl.lowering.machine import Machine, build_machine
+from tawa.cuppl.lowering.machine import build_machine, build_segment
 from tawa.cuppl.lowering.suspension import (
     choose_variants,
     recursive_functions,
@@ -33,6 +34,8 @@ class Lowered:
     elaborated: Elaborated
     program: Program
     machine: Machine | None
+    segment: Function | None = None
+    """The machine for particles side by side, if there may be one."""
 
     @property
     def results(self) -> tuple[Type, ...]:
@@ -51,20 +54,40 @@ def lower(
     through explicit frames, as if it could suspend.
     """
     program = elaborated.program.copy().reachable([elaborated.main])
+    ends = not suspend_at_factors or weighs(program)  # what only rejects is to suspend somewhere
     for function in program.functions.values():
         lower_draws(function)
-        lower_factors(function, suspend_at_factors)
+        lower_factors(function, suspend_at_factors, ends)
     return finish(elaborated, program, explicit_recursion)
 
 
 def finish(elaborated: Elaborated, program: Program, explicit_recursion: bool = False) -> Lowered:
     """The passes that follow once draws and factors are settled."""
+    main = elaborated.main
     suspending = suspending_functions(program, set())
     if explicit_recursion:
         suspending = suspending_functions(program, _true_recursion(program))
     choose_variants(program, suspending)
-    program = program.reachable([elaborated.main])
+    program = program.reachable([main])
     suspending &= program.functions.keys()
+    _guard(program, suspending)
+    machine, segment = None, None
+    if suspending:
+        for name in MACHINE_NATIVES:
+            program.functions.setdefault(name, translate(name).copy())
+    link(program)
+    mark_fallible(program)
+    if main in suspending:
+        segment = None if explicit_recursion else build_segment(program, suspending, main)
+        machine = build_machine(program, suspending, main)
+        program.add(machine.function)
+        program = program.reachable([machine.function.name])
+    mark_fallible(program)
+    return Lowered(elaborated, program, machine, segment)
+
+
+def _guard(program: Program, suspending: set[str]) -> None:
+    """Make loops of tail calls, and let no recursion go on forever."""
     loops: set[str] = set()
     for function in program.functions.values():
         expose_tail_calls(function)
@@ -76,18 +99,6 @@ def finish(elaborated: Elaborated, program: Program, explicit_recursion: bool = 
             guard_recursion(program.functions[name])
         elif name not in loops:  # a loop's head counts its calls too
             guard_steps(program.functions[name])
-    machine = None
-    if suspending:
-        for name in MACHINE_NATIVES:
-            program.functions.setdefault(name, translate(name).copy())
-    link(program)
-    mark_fallible(program)
-    if elaborated.main in suspending:
-        machine = build_machine(program, suspending, elaborated.main)
-        program.add(machine.function)
-        program = program.reachable([machine.function.name])
-    mark_fallible(program)
-    return Lowered(elaborated, program, machine)
 
 
 def _true_recursion(program: Program) -> set[str]:

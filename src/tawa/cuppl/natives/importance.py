@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tawa.cuppl.natives.smc import (
+from tawa.cuppl.natives.control import (
     FUEL,
     HEAP_FULL,
     OWN_PARTICLE,
@@ -13,9 +13,8 @@ from tawa.cuppl.natives.smc import (
     REJECTED,
     STATE,
     THREADS,
-    next_chunk,
-    start_step,
 )
+from tawa.cuppl.natives.smc import next_chunk, start_step
 from tawa.cuppl.numeric.addresses import address_of, int_of
 from tawa.cuppl.numeric.philox import GROUP, GROUP_DRAWS, group_draws, philox_group
 from tawa.cuppl.numeric.primitives import Context, Floats, Ints

@@ -11,9 +11,58 @@ from __future__ import annotations
 
 import math
 
+from tawa.cuppl.natives.control import (
+    ANCESTOR_MASK,
+    CHUNK,
+    COPYING,
+    DEAD,
+    DRAW_MASK,
+    FAILED,
+    FINISHED,
+    FINISHED_FLAG,
+    FUEL,
+    GENERATION,
+    HEADER,
+    HEAP_END,
+    HEAP_FULL,
+    HEAP_NEXT,
+    LEAST_PATIENCE,
+    LIMIT,
+    LOG_Z,
+    MOST_PATIENCE,
+    NEED_ROOM,
+    OTHER,
+    OWN_PARTICLE,
+    OWN_SITE,
+    PARTICLES,
+    PATH,
+    PATIENCE,
+    PORTION,
+    REJECTED,
+    RESAMPLED,
+    RETAINED,
+    RUNNING,
+    SCALE,
+    SEED_HIGH,
+    SEED_LOW,
+    SLEEPERS,
+    SPINS,
+    STACK_FULL,
+    STATE,
+    STEP,
+    STREAM,
+    THREADS,
+    THRESHOLD,
+    TOP_MASK,
+    TURNS,
+    WAITING,
+    WIDTH,
+)  # fmt: skip
 from tawa.cuppl.natives.frames import restore_draw
-from tawa.cuppl.numeric.addresses import address_of, int_of
-from tawa.cuppl.numeric.elementary import exp_normal, log
+from tawa.cuppl.natives.groups import run_group, taken_of
+from tawa.cuppl.natives.weights import integer_weights, largest_weight, place_ancestors
+from tawa.cuppl.numeric.addresses import address_of, int_of, words_of
+from tawa.cuppl.numeric.elementary import log
 from tawa.cuppl.numeric.philox import GROUP, GROUP_DRAWS, group_draws, next_uniform, philox_group
 from tawa.cuppl.numeric.primitives import (
     Context,
@@ -22,70 +71,12 @@ from tawa.cuppl.numeric.primitives import (
     atomic_add,
     bits_of,
     float_of_bits,
-    floor,
-    int_in_range,
     sleep_while,
     wake,
 )
 from tawa.cuppl.translation.native import external, native, outlined
 
 INF = math.inf
-
-WAITING = 0  # threads at the barrier
-GENERATION = 1
-STEP = 2
-PARTICLES = 3
-THREADS = 4
-SEED_LOW = 5
-SEED_HIGH = 6
-LIMIT = 7  # stack words
-HEAP_NEXT = 8
-HEAP_END = 9
-CHUNK = 10  # bytes
-FUEL = 11
-DEPTH_LIMIT = 12
-FAILED_STATUS = 13
-FAILED_SITE = 14
-FAILED_PARTICLE = 15
-THRESHOLD = 16  # bits of a float: resample below this effective sample size
-LOG_Z = 17  # bits of a float
-RESAMPLED = 18
-STATE = 19  # address
-OTHER = 20  # address
-INPUTS = 21  # address
-TURNS = 22  # steps until the threads come back to the caller
-SCALE = 23  # bits of a float
-STREAM = 24
-RETAINED = 25  # 1: slot 0 replays a given particle and keeps it (conditional SMC)
-HEADER = 26  # state words before the stack
-PATH = 27  # address of (key, key, particle) of the kept particle at each step
-WIDTH = 28  # words of a particle
-COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
-PORTION = 30  # particles that a thread takes at a time
-SLEEPERS = 57  # threads that wait without running
-CONTROL_WORDS = 64  # and eight more for each thread: the first says how many particles were taken
-SPINS = 3000
-"""Some 50 us: on a machine that is not busy, a step's last portion takes less."""
-
-OWN_STATUS = 3  # words of `part`, of a thread: its first failure, where, and of which particle
-OWN_SITE = 6
-OWN_PARTICLE = 7
-
-RUNNING = 0
-FINISHED = 1
-NEED_ROOM = 2
-FAILED = 3
-DEAD = 4
-
-TOP_MASK = (1 << 38) - 1
-ANCESTOR_MASK = -(1 << 38)
-FINISHED_FLAG = -(1 << 32)
-DRAW_MASK = (1 << 32) - 1
-HEAP_FULL = 1
-STACK_FULL = 3
-REJECTED = 14
-NEGLIGIBLE = -700.0
-"""The exponential of this, scaled, is 0 as an integer."""
 
 
 @external
@@ -224,20 +215,86 @@ def settle(
 
 
 @native
-def taken_of(c: Ints, t: int) -> Ints:
-    """Where it is counted how many of a thread's particles are taken."""
-    return address_of(int_of(c) + 8 * CONTROL_WORDS + 64 * t)
+def advance_alone(
+    ctx: Context,
+    c: Ints,
+    first: int,
+    last: int,
+    done: int,
+    made: int,
+    sound: int,
+    logw: Floats,
+    parents: Ints,
+    own: Ints,
+) -> tuple[int, int, int]:
+    """Run particles of a group that are not done, one after the other, after the copies due.
+
+    Returns how many ran, a bit of what each waits for, or minus the first's failure, and how many
+    are to go on.
+    """
+    copying = c[COPYING] == 1
+    waiting = 0
+    failed = 0
+    ran = 0
+    active = 0
+    words = used_words(c, parents[first]) if copying else 0
+    for p in range(first, last):
+        if (done >> (p - first)) & 1 == 0:
+            if copying:
+                copy_state(c, p, parents[p], words)
+                words = used_words(c, parents[min(p + 1, last - 1)])  # soon: it is here then
+                logw[p] = 0.0
+            state = address_of(c[STATE] + 8 * c[WIDTH] * p)
+            if state[1] >> 32 == ctx.step and p < sound and failed == 0:
+                ctx.ahead = group_draws(ctx, p - first)
+                outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
+                found = settle(ctx, c, p, state, logw, own, outcome)
+                waiting = waiting | max(found, 0)
+                failed = max(-found, 0)
+                ran = ran + 1
+                if p == 0:
+                    start_step(ctx, c, ctx.step)  # a kept particle has draws of its own
+            active = active + (1 if state[1] >= 0 else 0)
+        elif copying:
+            words = used_words(c, parents[min(p + 1, last - 1)])
+    return ran, -failed if failed > 0 else waiting, active
 
 
 @native
-def prepare_draws(ctx: Context, p: int, slot: int, first: bool, made: int) -> int:
-    """Make a group's draws if the particle before drew; returns how many this one has."""
-    if slot == 0:
+def advance_group(
+    ctx: Context,
+    c: Ints,
+    mine: Ints,
+    first: int,
+    last: int,
+    sound: int,
+    logw: Floats,
+    parents: Ints,
+    own: Ints,
+) -> tuple[int, int]:
+    """Run a group's particles, together if that was worth it before.
+
+    Returns a bit of what each waits for, or minus the first's failure, and how many are to go on.
+    """
+    patience = mine[PATIENCE]
+    done = 0
+    going = 0
+    if patience > 0 and first >= c[RETAINED] and last <= sound:
+        done, going = run_group(ctx, c, mine, first, last, logw, parents)
+    found = 0
+    ran = 0
+    if done != (1 << (last - first)) - 1:
         made = 0
-        if first or ctx.draw > 0:
-            philox_group(ctx, p)
+        if patience <= 0 and ctx.draw > 0:  # the particle before drew
+            philox_group(ctx, first)
             made = GROUP_DRAWS
-    return made
+        ran, found, more = advance_alone(
+            ctx, c, first, last, done, made, sound, logw, parents, own
+        )  # fmt: skip
+        going = going + more
+    if patience > 0:  # eight together take as long as about three alone
+        mine[PATIENCE] = min(patience + 3 - ran, MOST_PATIENCE)
+    return found, going
 
 
 @native
@@ -249,16 +306,16 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
     """
     n = c[PARTICLES]
     threads = c[THREADS]
-    step = c[STEP]
     portion = c[PORTION]
-    copying = c[COPYING] == 1
     best = -INF
     active = 0
     waiting = 0
     failed = 0
     sound = n  # of the particles before it, none has failed
     own = address_of(int_of(part) + 64 * t)
-    start_step(ctx, c, step)
+    mine = taken_of(c, t)
+    mine[PATIENCE] = max(mine[PATIENCE], LEAST_PATIENCE)
+    start_step(ctx, c, c[STEP])
     for turn in range(threads):
         owner = (t + turn) % threads  # its own first: their states are near
         taken = taken_of(c, owner)
@@ -266,28 +323,16 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
         low = n * owner // threads + atomic_add(taken, 0, portion)
         while low < end:
             high = min(low + portion, end)
-            made = 0
-            words = used_words(c, parents[low]) if copying else 0
-            for p in range(low, high):
-                slot = (p - low) % GROUP
-                made = prepare_draws(ctx, p, slot, p == low, made)
-                if copying:
-                    copy_state(c, p, parents[p], words)
-                    words = used_words(c, parents[min(p + 1, high - 1)])  # soon: it is here then
-                    logw[p] = 0.0
-                state = address_of(c[STATE] + 8 * c[WIDTH] * p)
-                if state[1] >> 32 == step and p < sound:
-                    ctx.ahead = group_draws(ctx, slot)
-                    outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
-                    found = settle(ctx, c, p, state, logw, own, outcome)
-                    waiting = waiting | max(found, 0)
-                    if found < 0:
-                        failed = -found
-                        sound = p
-                    if p == 0:
-                        start_step(ctx, c, step)  # a kept particle has draws of its own
-                active = active + (1 if state[1] >= 0 else 0)
-                best = max(best, logw[p])
+            ctx.draw = 1  # it is likely that the first draws
+            for first in range(low, high, 8):  # a group
+                last = min(first + GROUP, high)
+                found, going = advance_group(ctx, c, mine, first, last, sound, logw, parents, own)
+                waiting = waiting | max(found, 0)
+                if found < 0:
+                    failed = -found
+                    sound = own[OWN_PARTICLE]
+                active = active + going
+            best = max(best, float_of_bits(largest_weight(words_of(logw), low, high)))
             low = n * owner // threads + atomic_add(taken, 0, portion)
     part[8 * t] = bits_of(best)
     part[8 * t + 1] = active
@@ -329,15 +374,10 @@ def largest(c: Ints, part: Ints) -> float:
 def quantise(c: Ints, t: int, best: float, logw: Floats, weights: Ints, part: Ints) -> None:
     """Integer weights of this thread's particles, their sum and the sum of their squares."""
     n = c[PARTICLES]
+    low = n * t // c[THREADS]
+    high = n * (t + 1) // c[THREADS]
     scale = float_of_bits(c[SCALE])
-    total = 0
-    squares = 0
-    for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
-        w = exp_normal(max(logw[p] - best, NEGLIGIBLE))
-        weight = int_in_range(w * scale + 0.5)
-        weights[p] = weight
-        total = total + weight
-        squares = squares + int_in_range(w * w * scale + 0.5)
+    total, squares = integer_weights(logw, weights, low, high, best, scale)
     part[8 * t + 4] = total
     part[8 * t + 5] = squares
 
@@ -349,16 +389,6 @@ def sum_parts(c: Ints, part: Ints, word: int, threads: int) -> int:
     for t in range(threads):
         total = total + part[8 * t + word]
     return total
-
-
-@native
-def offspring_before(cumulative: int, total: int, particles: int, u: float) -> int:
-    """How many of the points (k + u) / particles lie below a cumulative weight."""
-    if cumulative >= total:
-        return particles
-    at = float(cumulative) * (float(particles) / float(total)) - u
-    below = -floor(-at)
-    return min(max(int_in_range(below), 0), particles)
 
 
 @native
@@ -375,17 +405,9 @@ def choose_ancestors(
     ctx.draw = 0
     ctx.made = 0
     u = next_uniform(ctx)
-    child = offspring_before(cumulative, total, n, u)
-    for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
-        cumulative = cumulative + weights[p]
-        last = offspring_before(cumulative, total, n, u)
-        # Whether there is a first child is as good as random: no branch asks for it.
-        parents[child if child < last else n] = p
-        child = child + 1
-        while child < last:
-            parents[child] = p
-            child = child + 1
-        child = last
+    low = n * t // c[THREADS]
+    high = n * (t + 1) // c[THREADS]
+    place_ancestors(weights, parents, low, high, cumulative, total, n, u)
 
 
 @outlined

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 
+from tawa.cuppl.natives.control import TOP_MASK
 from tawa.cuppl.natives.importance import run_main
-from tawa.cuppl.natives.smc import TOP_MASK, run_machine
+from tawa.cuppl.natives.smc import run_machine
 from tawa.cuppl.numeric.addresses import address_of, int_of
 from tawa.cuppl.numeric.elementary import exp, hash_mix, log
 from tawa.cuppl.numeric.philox import next_uniform

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tawa.cuppl.numeric.primitives import Floats, Ints
 from tawa.cuppl.translation.native import native
 
-__all__ = ["address_of", "floats_at", "int_of"]
+__all__ = ["address_of", "floats_at", "int_of", "words_of"]
 
 
 @native
@@ -24,3 +24,9 @@ def address_of(word: int) -> Ints:
 def floats_at(word: int) -> Floats:
     """A number as the address of floats."""
     return word  # type: ignore[return-value]
+
+
+@native
+def words_of(array: Floats) -> Ints:
+    """The bits of floats."""
+    return array  # type: ignore[return-value]
