@@ -109,6 +109,27 @@ def test_assembly_of_tiles_and_of_scalars(count: int) -> None:
 
 
 @tawa.jit
+def narrow_words(x, bits, same, COUNT: tl.constexpr):
+    at = tl.arange(0, COUNT)
+    a = tl.load(x + at)
+    word = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,f", [a],
+                                     dtype=tl.int32, is_pure=True, pack=1)  # fmt: skip
+    tl.store(bits + at, word)
+    tl.store(same + at, tl.inline_asm_elementwise("mov.b32 $0, $1;", "=f,f", [a],
+                                                  dtype=a.dtype, is_pure=True, pack=1))  # fmt: skip
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_assembly_finds_narrow_floats_in_the_lowest_bits(element: str) -> None:
+    arrays = Arrays()
+    x = arrays.random(element, 64)
+    raw = values(x).astype(np.float16).view(np.uint16) if element == "f16" else (
+        values(x).astype(np.float32).view(np.uint32) >> 16)  # fmt: skip
+    check(narrow_words, (1,), [x, arrays.output("i32", 64), arrays.output(element, 64)],
+          {1: raw.astype(np.int64), 2: values(x)}, 1e-9, LEVELS, COUNT=64)  # fmt: skip
+
+
+@tawa.jit
 def biased(a_desc, b_desc, c_desc, bias, scale, n, k, MASKED: tl.constexpr):
     total = tl.zeros((128, 128), tl.float32)
     for start in range(0, k, 64):

@@ -11,7 +11,8 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
 
-from tawa.base.attempts import ATTEMPTS, Slack
+from tawa.base.attempts import ATTEMPTS, MANY_SPILLED, Slack
+from tawa.driver import attempts as driver
 from tawa.driver.attempts import Attempts
 from tawa.driver.candidates import Candidate, Tried
 from tawa.driver.compilation import Compilation
@@ -22,6 +23,9 @@ from tawa.hopper.emit import emit
 from tawa.ir.decisions.assembling import AttemptLeftOut
 from tawa.ir.decisions.decision import Decisions
 from tawa.machine.chips import H100
+from tawa.runtime.assemble import Here
+from tawa.runtime.compile_log import CompileReport, FunctionUsage
+from tawa.runtime.nvrtc import CompiledCuda
 
 
 def candidate(*kept: int, warps: int = 4) -> Candidate:
@@ -89,3 +93,60 @@ def test_attempts_whose_choices_were_tried_are_not_lowered(monkeypatch: pytest.M
 def test_what_is_left_out_is_said():
     *_, last = attempts_of("attention-one-role").candidates()
     assert 8 in [found.slack.registers for found in last.decided.of(AttemptLeftOut)]
+
+
+def assembled(
+    monkeypatch: pytest.MonkeyPatch, *spilled: int, one_role: bool = True
+) -> tuple[list[str], Attempts]:
+    """The texts that are assembled where the first ones spill so many bytes.
+
+    All later ones spill as much as the last of these.
+    """
+    texts = list[str]()
+
+    def product(text: str, *_: str) -> CompiledCuda:
+        texts.append(text)
+        usage = FunctionUsage("kernel", spill_stores=spilled[min(len(texts), len(spilled)) - 1])
+        return CompiledCuda(b"", "", "", CompileReport((usage,)), 0.0)
+
+    class Job(Here):
+        def __init__(self, *given: str) -> None:
+            self._work = lambda: product(*given)
+
+    if not one_role:
+        monkeypatch.setattr(Candidate, "one_role", False)
+    monkeypatch.setattr(driver, "Here", Job)
+    monkeypatch.setattr(driver, "start", Job)
+    attempts = attempts_of("pointers-8-warps")
+    attempts.best()
+    return texts, attempts
+
+
+def test_what_spills_much_at_first_and_at_last_is_not_tried_in_between(monkeypatch):
+    texts, attempts = assembled(monkeypatch, MANY_SPILLED)
+    left_out = attempts.compilation.decided.of(AttemptLeftOut)
+    assert len(texts) == 2
+    assert [d.slack for d in left_out] == [*ATTEMPTS[1:-1]]
+    assert texts[-1] == attempts.compilation.stages["cu"]
+
+
+def test_which_kernels_have_one_role():
+    assert next(attempts_of("attention-one-role").candidates()).one_role
+    assert not next(attempts_of("attention-full-64").candidates()).one_role
+
+
+@pytest.mark.parametrize("spilled", [(MANY_SPILLED - 4, 0), (MANY_SPILLED, 0)])
+def test_schedules_are_tried_where_they_may_help(monkeypatch, spilled: tuple[int, ...]):
+    texts, attempts = assembled(monkeypatch, *spilled)
+    assert len(texts) == len(spilled)
+    expected = [c.text for c, _ in zip(attempts.candidates(), range(2), strict=False)]
+    assert [texts[0], texts[-1]] == expected
+    assert attempts.compilation.stages["cu"] == expected[-1]
+
+
+@pytest.mark.parametrize(("spilled", "one_role"), [(MANY_SPILLED - 4, True), (MANY_SPILLED, False)])
+def test_no_text_is_assembled_again(monkeypatch, spilled: int, one_role: bool):
+    texts, attempts = assembled(monkeypatch, spilled, one_role=one_role)
+    every = [c.text for c in attempts.candidates()]
+    assert texts == [*dict.fromkeys(every)]
+    assert attempts.compilation.stages["cu"] == every[-1]

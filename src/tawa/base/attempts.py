@@ -7,6 +7,9 @@ from dataclasses import dataclass
 MOST_RESERVED = 1 << 18
 """Bytes; when this much is set aside and a kernel still does not fit, fewer slots do not help."""
 
+MANY_SPILLED = 1 << 9
+"""Bytes of spill stores that no choice of a schedule was seen to avoid in kernels of one role."""
+
 
 @dataclass(frozen=True)
 class Slack:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
+from tawa.base.attempts import ATTEMPTS, MANY_SPILLED, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.spans import span_of
 from tawa.codegen.lower import RegistersExceeded
 from tawa.codegen.shared_memory import SharedMemoryExceeded
@@ -19,10 +19,11 @@ from tawa.driver.candidates import Candidate, Scheduled, Tried
 from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
 from tawa.driver.pipeline import choosing, passes
-from tawa.ir.decisions.assembling import AttemptRejected
+from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
+from tawa.ir.decisions.assembling import AttemptLeftOut, AttemptRejected
 from tawa.ir.decisions.decision import Decisions
 from tawa.pipeline.schedule import ScheduleRejected
-from tawa.runtime.assemble import Here, Job, in_turn, start
+from tawa.runtime.assemble import Here, Job, Once, in_turn, start
 from tawa.runtime.compile_log import missing_registers
 from tawa.runtime.nvrtc import CompiledCuda, CudaCompileError
 
@@ -46,6 +47,13 @@ def findings_of(product: Assembled) -> tuple[str, ...]:
     return tuple(f"{f.kind}: {f.text}" for f in product.report.findings())
 
 
+def spilled_bytes(product: Assembled) -> int:
+    """Bytes of stores of registers that lie in memory, all over the code."""
+    if isinstance(product, TooFewRegisters):
+        return 0
+    return sum(usage.spill_stores for usage in product.report.functions)
+
+
 @dataclass
 class Attempts:
     """The attempts of one compilation, from its tile module."""
@@ -55,6 +63,8 @@ class Attempts:
     tile: ModuleOp
     unscheduled: ModuleOp | None = None
     """The aref module up to the first pass whose choices an attempt may make otherwise."""
+    jobs: dict[str, Once] = field(default_factory=dict[str, Once])
+    """What was begun, by text: the last attempt may come to the text of one before."""
 
     def best(self) -> Built:
         """The first attempt that the assembler neither spills nor serialises; or the last one."""
@@ -66,6 +76,9 @@ class Attempts:
         made = [(first, product)] if isinstance(product, CompiledCuda) else []
         if findings_of(product) and first.takes_registers:
             self._reject(first, product)
+            hopeless = self._spilling_last(first, product)
+            if hopeless is not None:
+                return self._take(*hopeless)
             with closing(in_turn(candidates, self._begin)) as others:
                 for candidate, job in others:
                     product = self._assembled(job)
@@ -78,6 +91,32 @@ class Attempts:
             return self._take(*made[-1])
         assert isinstance(product, TooFewRegisters)
         raise self._exceeded(product)
+
+    def _spilling_last(
+        self, first: Candidate, product: Assembled
+    ) -> tuple[Candidate, CompiledCuda] | None:
+        """The attempt that needs the fewest registers, if one role spills much and this one too.
+
+        Those in between spill then as well, and this one is what is taken in the end.
+        """
+        if not first.one_role or spilled_bytes(product) < MANY_SPILLED:
+            return None
+        last = self.lowered(self.scheduled(ATTEMPTS[-1], Decisions()))
+        with_fewest = last if last.given else self._defined(last, product)
+        product = self._assembled(self._begin(with_fewest, Here))
+        if not isinstance(product, CompiledCuda) or not spilled_bytes(product):
+            return None
+        left_out = (AttemptLeftOut(slack, "the last one spills, too") for slack in ATTEMPTS[1:-1])
+        self.compilation.decided.merge(left_out)
+        return with_fewest, product
+
+    def _defined(self, candidate: Candidate, product: Assembled) -> Candidate:
+        """A candidate with defined registers and narrow products, because one before spilled."""
+        work, (spill, *_) = self.compilation, findings_of(product)
+        module = candidate.module.clone()
+        steps = DefineRegisters(candidate.decided, spill), NarrowProducts(candidate.decided, spill)
+        work.run(steps, module)
+        return replace(candidate, module=module, text=work.emitted(module))
 
     def candidates(self) -> Iterator[Candidate]:
         """What to assemble until something is good: texts that differ, the last one in any case.
@@ -160,8 +199,10 @@ class Attempts:
         )
 
     def _begin(self, candidate: Candidate, kind: type[Here] | None = None) -> Job:
-        target = self.compilation.options.target
-        return (kind or start)(candidate.text, target, f"{self.name}.cu")
+        target, text = self.compilation.options.target, candidate.text
+        if text not in self.jobs:
+            self.jobs[text] = Once((kind or start)(text, target, f"{self.name}.cu"))
+        return self.jobs[text]
 
     def _reject(self, candidate: Candidate, product: Assembled) -> None:
         work = self.compilation

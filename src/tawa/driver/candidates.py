@@ -18,7 +18,7 @@ from tawa.hopper.emit import emit
 from tawa.ir.decisions.assembling import AttemptLeftOut, Why
 from tawa.ir.decisions.decision import Decision, Decisions, of_kind
 from tawa.ir.decisions.loops import LoopScheduled, NoSchedule
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import Chip
 
 
@@ -70,6 +70,11 @@ class Candidate:
     def takes_registers(self) -> bool:
         """Whether something was decided that another attempt decides otherwise."""
         return any(decision.takes_registers for decision in self.decided.made)
+
+    @property
+    def one_role(self) -> bool:
+        """Whether all threads do everything, with as many registers as the assembler takes."""
+        return len([op for op in every(self.module) if isinstance(op, Role | SharedWarpGroup)]) == 1
 
     @cached_property
     def kept(self) -> tuple[int, ...]:

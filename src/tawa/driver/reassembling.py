@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tawa.driver.attempts import spilled_bytes
 from tawa.driver.compilation import Built, Compilation
 from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
 from tawa.hopper.passes.occupancy import Occupancy, ShareMultiprocessor, may_share
@@ -23,12 +24,18 @@ def spills(built: Built) -> list[str]:
 
 
 def defined(work: Compilation, built: Built) -> Built:
-    """The kernel with defined registers and narrow products, if it has any."""
+    """The kernel with defined registers and narrow products, if it has any and spills no more."""
     module = built.module("hopper").clone()
     before = len(work.decided.made)
     first, *_ = spills(built)
     work.run([DefineRegisters(work.decided, first), NarrowProducts(work.decided, first)], module)
-    return work.finish(built.name, module) if work.decided.made[before:] else built
+    if not work.decided.made[before:]:
+        return built
+    new = work.finish(built.name, module)
+    if spilled_bytes(new.product) <= spilled_bytes(built.product):
+        return new
+    work.stages = dict(built.stages)
+    return built
 
 
 def shared(work: Compilation, built: Built) -> Built:

@@ -98,6 +98,29 @@ class InProcess:
         self._product.close()
 
 
+class Once:
+    """A compilation whose product may be asked for again."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._product: CompiledCuda | None = None
+
+    def done(self) -> bool:
+        """Whether its result can be had without waiting."""
+        return self._product is not None or self._job.done()
+
+    def result(self) -> CompiledCuda:
+        """The product, made when it is asked for first."""
+        if self._product is None:
+            self._product = self._job.result()
+        return self._product
+
+    def stop(self) -> None:
+        """Give it up, if its result is not known yet."""
+        if self._product is None:
+            self._job.stop()
+
+
 def start(source: str, target: str, name: str) -> Job:
     """Begin to compile `source` for `target`, in a process if there are cores for several."""
     apart = at_a_time() > 1 and sys.executable

@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 from tawa.base.attempts import Slack
 from tawa.ir.decisions.decision import Decision
 
-Why: TypeAlias = Literal["no schedule found", "the assembler has seen it"]
+Why: TypeAlias = Literal[
+    "no schedule found", "the assembler has seen it", "the last one spills, too"
+]
 """Why an attempt is not made."""
 
 

@@ -2,6 +2,7 @@
 
 `pack` elements of every operand are computed at once. Elements narrower than 32 bits share
 registers, as many as fit and `pack` has; each register is one constraint (`=r`, `r`, `f`, ...).
+What is narrower than its register are its lowest bits, also in one of floats, as LLVM has it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Assembly:
                 continue
             width = bits(element) * self.shared(element)
             room = REGISTERS.get(letter, 0)
-            if room < width or (room > width and letter in "fd"):
+            if room < width or (room > width and letter == "d"):
                 known = ", ".join(f"`{k}` of {v}" for k, v in REGISTERS.items())
                 return f"`{letter}` for {width} bits (there are {known})"
         return None
