@@ -102,7 +102,7 @@ def assembled(
 
     All later ones spill as much as the last of these.
     """
-    texts = list[str]()
+    texts, attempts = list[str](), attempts_of("pointers-8-warps")
 
     def product(text: str, *_: str) -> CompiledCuda:
         texts.append(text)
@@ -117,7 +117,6 @@ def assembled(
         monkeypatch.setattr(Candidate, "one_role", False)
     monkeypatch.setattr(driver, "Here", Job)
     monkeypatch.setattr(driver, "start", Job)
-    attempts = attempts_of("pointers-8-warps")
     attempts.best()
     return texts, attempts
 

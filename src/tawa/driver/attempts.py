@@ -19,7 +19,6 @@ from tawa.driver.candidates import Candidate, Scheduled, Tried
 from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
 from tawa.driver.pipeline import choosing, passes
-from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
 from tawa.ir.decisions.assembling import AttemptLeftOut, AttemptRejected
 from tawa.ir.decisions.decision import Decisions
 from tawa.pipeline.schedule import ScheduleRejected
@@ -95,28 +94,19 @@ class Attempts:
     def _spilling_last(
         self, first: Candidate, product: Assembled
     ) -> tuple[Candidate, CompiledCuda] | None:
-        """The attempt that needs the fewest registers, if one role spills much and this one too.
+        """The last attempt, if a kernel of one role spills much in the first one and in this.
 
-        Those in between spill then as well, and this one is what is taken in the end.
+        It needs few registers: those in between spill then as well, and it is taken in the end.
         """
         if not first.one_role or spilled_bytes(product) < MANY_SPILLED:
             return None
         last = self.lowered(self.scheduled(ATTEMPTS[-1], Decisions()))
-        with_fewest = last if last.given else self._defined(last, product)
-        product = self._assembled(self._begin(with_fewest, Here))
-        if not isinstance(product, CompiledCuda) or not spilled_bytes(product):
+        product = self._assembled(self._begin(last, Here))
+        if not isinstance(product, CompiledCuda) or spilled_bytes(product) < MANY_SPILLED:
             return None
         left_out = (AttemptLeftOut(slack, "the last one spills, too") for slack in ATTEMPTS[1:-1])
         self.compilation.decided.merge(left_out)
-        return with_fewest, product
-
-    def _defined(self, candidate: Candidate, product: Assembled) -> Candidate:
-        """A candidate with defined registers and narrow products, because one before spilled."""
-        work, (spill, *_) = self.compilation, findings_of(product)
-        module = candidate.module.clone()
-        steps = DefineRegisters(candidate.decided, spill), NarrowProducts(candidate.decided, spill)
-        work.run(steps, module)
-        return replace(candidate, module=module, text=work.emitted(module))
+        return last, product
 
     def candidates(self) -> Iterator[Candidate]:
         """What to assemble until something is good: texts that differ, the last one in any case.

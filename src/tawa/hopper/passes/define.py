@@ -75,8 +75,8 @@ class NarrowProducts:
     contract: ClassVar[Contract] = Contract(requires=(LOWERED,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
-        """Narrow all of them that are not yet."""
-        found = [op for op in all_of(module, WarpProduct) if op.narrow is None]
+        """Narrow all of them."""
+        found = all_of(module, WarpProduct)
         for op in found:
             op.narrow = UnitAttr()
         if found:
