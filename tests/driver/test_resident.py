@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tawa.driver.choice.profile import Sizes
 from tawa.driver.prediction.launches import resident
 from tawa.machine.chips import H200
 
@@ -41,3 +42,16 @@ def compiled(registers: int = 32, threads: int = 128, shared: int = 1024, **spec
 )
 def test_ctas_that_share_a_multiprocessor(given: dict[str, Any], expected: int | None):
     assert resident(compiled(**given), H200) == expected
+
+
+@pytest.mark.parametrize(
+    ("grid", "programs"), [((7,), 7), ((2, 3), 6), ((2, 3, 4), 24), ((), 1), ((5, 0), 0)]
+)
+def test_programs_of_a_grid(grid: tuple[int, ...], programs: int) -> None:
+    assert Sizes(grid).programs == programs
+
+
+def test_numbers_of_arguments_in_order() -> None:
+    sizes = Sizes((1,), (("n", 5), ("m", 0), ("k", -3)))
+    assert sizes.values(["k", "x", "n", "m", "n"]) == [-3, 0, 5, 0, 5]
+    assert sizes.values([]) == []

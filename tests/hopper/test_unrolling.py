@@ -61,3 +61,15 @@ def test_the_machine_code_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None
 def test_large_kernels_have_few_loops() -> None:
     text = emit(sorted_sums.compile("*f32:16", "*f32:16", N=1024).module("hopper"))
     assert text.count(UNROLL) < MANY
+
+
+@pytest.mark.parametrize(("loops", "many", "written"), [(1, 2, False), (2, 2, True), (3, 2, True),
+                                                        (0, 1, False), (1, 1, True)])  # fmt: skip
+def test_so_many_loops_are_written_out(loops: int, many: int, written: bool) -> None:
+    lines = ["  x();", *["#pragma unroll", "for (int i = 0; i < 2; ++i) f(i);"] * loops, "  y();"]
+    texts, origins = written_out(lines, range(len(lines)), many)
+    expected = ["  x();", *["f(0);", "f(1);"] * loops, "  y();"] if written else lines
+    assert texts == expected
+    assert len(origins) == len(texts)
+    assert (origins[0], origins[-1]) == (0, len(lines) - 1)
+    assert written_out(["#pragma unroll"], [1], 1) == (["#pragma unroll"], [1])

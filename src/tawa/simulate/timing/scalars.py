@@ -135,7 +135,8 @@ EXPRESSIONS: dict[str, str] = {
 
 def divide(a: int, b: int) -> int:
     """The quotient, rounded towards zero."""
-    return int(a / b) if (a < 0) != (b < 0) and a % b else a // b
+    whole = abs(a) // abs(b)
+    return whole if (a < 0) == (b < 0) else -whole
 
 
 def remainder(a: int, b: int) -> int:
