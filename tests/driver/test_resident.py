@@ -55,3 +55,14 @@ def test_numbers_of_arguments_in_order() -> None:
     sizes = Sizes((1,), (("n", 5), ("m", 0), ("k", -3)))
     assert sizes.values(["k", "x", "n", "m", "n"]) == [-3, 0, 5, 0, 5]
     assert sizes.values([]) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "rounded"),
+    [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 6), (6, 6), (7, 8), (8, 8), (9, 12), (12, 12),
+     (13, 16), (16, 16), (17, 24), (1000, 1024), (1025, 1536), (-5, -4), (-9, -8), (-3, -3)],
+)  # fmt: skip
+def test_sizes_that_stand_for_others(number: int, rounded: int) -> None:
+    """Rounded up to two leading bits; the grid is as it is."""
+    found = Sizes((5, 9), (("n", number), ("m", 9))).rounded
+    assert found == Sizes((5, 9), (("n", rounded), ("m", 12)))
