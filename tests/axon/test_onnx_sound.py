@@ -29,6 +29,7 @@ import onnx_random
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 node = helper.make_node
+OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
 
 
 def value(name: str, sizes: list[int | str] | None, element: int = FLOAT) -> onnx.ValueInfoProto:
@@ -52,7 +53,7 @@ def model_of(
 ) -> onnx.ModelProto:  # fmt: skip
     outputs = [onnx.ValueInfoProto(name=n) for n in nodes[-1].output]
     graph = helper.make_graph(nodes, "g", inputs, outputs, list(constants))
-    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("my", 1)]
+    opsets = [helper.make_opsetid("", opset), OPSETS[1]]
     return helper.make_model(graph, opset_imports=opsets, functions=list(functions))
 
 

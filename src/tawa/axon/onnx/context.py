@@ -17,9 +17,16 @@ from tawa.base.decorated import Registering
 from tawa.base.errors import TawaError
 from tawa.functional.terms import Origin, Term, Variable
 
+MAX_WEIGHT = 256
+"""Symbols and numbers that a size is written with: longer ones are not kept, as they may grow."""
+
 
 class IllFormed(Exception):
     """A node isn't as its operator demands; the message says what is wrong."""
+
+
+class Undefined(Exception):
+    """What a node gives isn't defined: runtimes differ."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +121,13 @@ class Context:
             return list(value)
         return value
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """An attribute that is 0 or 1. Raises Undefined for other numbers."""
+        found = self.attribute(name, int(default))
+        if found not in (0, 1):
+            raise Undefined(f"`{name}` is {found}, neither 0 nor 1")
+        return bool(found)
+
     def sizes(self, index: int) -> list[Dim] | None:
         """The contents of an integer input, with all that is known put in."""
         found = self.value(index).sizes
@@ -148,6 +162,10 @@ class Context:
     def fresh(self) -> Dim:
         """A size that nothing is known of."""
         return self.solver.fresh_count()
+
+    def bounded(self, dim: Dim) -> Dim:
+        """A size, or one that nothing is known of in the place of what is too long to say."""
+        return dim if dim.weight <= MAX_WEIGHT else self.fresh()
 
     def fresh_dims(self, rank: int) -> list[Dim]:
         """Sizes that nothing is known of."""
@@ -193,7 +211,8 @@ class Context:
                 list(shape), result)  # fmt: skip
             split = len(longer) - len(shorter)
             result = longer[:split] + [
-                self.broadcast_dims(a, b) for a, b in zip(longer[split:], shorter, strict=True)
+                self.bounded(self.broadcast_dims(a, b))
+                for a, b in zip(longer[split:], shorter, strict=True)
             ]
             self.solver.settle()
         return tuple(self.solver.dim(dim) for dim in result)

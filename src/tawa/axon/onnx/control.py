@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from onnx import GraphProto
 
 from tawa.axon.onnx.context import Branch, Context, IllFormed, rule
 from tawa.axon.onnx.sequences import merged
@@ -21,10 +22,20 @@ MAX_ITERATIONS = 64
 """Loops with more iterations, or of unknown length, are inferred by their body's fixed point."""
 
 
+def _checked(context: Context, graph: GraphProto, inputs: int, least: int) -> None:
+    """Raise IllFormed unless a graph inside the node takes and gives as many values as it needs."""
+    if len(graph.input) != inputs:
+        raise IllFormed(f"its graph has {len(graph.input)} inputs, not {inputs}")
+    if len(graph.output) < max(least, len(context.node.output)):
+        raise IllFormed(f"its graph has only {len(graph.output)} outputs")
+
+
 @rule("If")
 def if_(context: Context) -> list[Value]:
     """One of two graphs; what both agree on if it isn't known which."""
     graphs = [context.attribute(name) for name in ("else_branch", "then_branch")]
+    for graph in graphs:
+        _checked(context, graph, 0, 1)
     chosen = context.number(0)
     if chosen is not None:
         return context.subgraph(graphs[bool(chosen)], [])
@@ -66,6 +77,7 @@ def _where(general: Dim, special: Dim, branch: Branch) -> Dim:
 def loop(context: Context) -> list[Value]:
     """A graph over and over: the last states, and stacks of results."""
     count = len(context.inputs) - 2
+    _checked(context, context.attribute("body"), count + 2, count + 1)
     state = [context.value(index + 2) for index in range(count)]
     iterations = context.number(0) if context.has(0) else None
     going = context.number(1, 1)

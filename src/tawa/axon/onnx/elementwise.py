@@ -142,7 +142,7 @@ def _binary_contents(context: Context) -> Array | None:
     if len(known) != len(symbolic):
         return None
     of = SIZE_VALUES[name]
-    if name == "Mod" and context.attribute("fmod", 0):
+    if name == "Mod" and context.flag("fmod"):
         of = _rest
     result = mapped(of, *known)
     if result is not None and name in COMPARISONS:

@@ -30,7 +30,15 @@ from tawa.axon.onnx import (
     sequences,
     structure,
 )
-from tawa.axon.onnx.context import RULES, Branch, Context, IllFormed, Room
+from tawa.axon.onnx.context import (
+    MAX_WEIGHT,
+    RULES,
+    Branch,
+    Context,
+    IllFormed,
+    Room,
+    Undefined,
+)
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
 from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known, stored
@@ -50,8 +58,11 @@ RULE_MODULES = (
 )  # fmt: skip
 """Importing them registers the rules."""
 
-SECONDS = 60.0
-"""A model that takes longer is given up."""
+SECONDS = 5.0
+"""Processor time after which a model without nodes is given up."""
+
+SECONDS_A_NODE = 0.004
+"""What it may take longer for each node; usual are a tenth of that."""
 
 MAX_CALLS = 64
 """Functions that call each other deeper than this are taken to call themselves."""
@@ -77,10 +88,14 @@ class ModelInference:
     model states a wrong shape itself.
     """
 
-    def __init__(self, model: ModelProto, strict: bool = False, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, model: ModelProto, strict: bool = False, seconds: float | None = None
+    ) -> None:
         self.model = model
         self.strict = strict
-        self.deadline = time.monotonic() + seconds
+        if seconds is None:
+            seconds = SECONDS + SECONDS_A_NODE * _node_count(model.graph)
+        self.deadline = time.thread_time() + seconds
 
     def run(
         self, overrides: Overrides | None = None, constants: dict[str, np.ndarray] | None = None
@@ -269,7 +284,7 @@ class Walk:
 
     def _node(self, node: NodeProto, scope: dict[str, Value], index: int) -> None:
         label = _label(node, index)
-        if time.monotonic() > self.deadline:
+        if time.thread_time() > self.deadline:
             raise UnsupportedModel(f"inference is given up at {label}: it takes too long")
         if self.strict:
             for name in node.input:
@@ -290,7 +305,7 @@ class Walk:
         outputs = self._outputs(context, label)
         for name, value in zip(node.output, outputs, strict=False):
             if name:
-                scope[name] = self._bounded(value, label)
+                scope[name] = self._bounded(value, context, label)
                 if name in self.declared and self.kind == "dim":
                     self._check_stated(self.declared[name], scope[name], label)
                     scope[name] = self._completed(self.declared[name], scope[name])
@@ -340,12 +355,16 @@ class Walk:
             values = [value.mapped(lambda d: solver.dim(d).substitute(outside)) for value in values]
         return Branch(values, learned, None)
 
-    def _bounded(self, value: Value, label: str) -> Value:
+    def _bounded(self, value: Value, context: Context, label: str) -> Value:
         if value.dims is not None and len(value.dims) > MAX_RANK:
             return replace(value, dims=None, contents=None)
         if any(abs(dim.constant or 0) > MAX_SIZE for dim in value.dims or ()):
             raise ill_formed(label, "a size of more than 64 bits")
-        if value.contents is not None and value.contents.size > MAX_CONTENTS:
+        if any(dim.weight > MAX_WEIGHT for dim in value.dims or ()):
+            value = replace(value, dims=tuple(map(context.bounded, value.dims or ())))
+        if value.contents is not None and (
+            value.contents.size > MAX_CONTENTS or _is_long(value.contents)
+        ):
             return replace(value, contents=None)
         return value
 
@@ -430,6 +449,8 @@ class Walk:
             return rule(context)
         except Clash as clash:
             raise self._mismatch(clash, context) from None
+        except Undefined:
+            return None
         except TawaError:
             raise
         except IllFormed as error:
@@ -483,6 +504,20 @@ class Walk:
 def _opsets(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
     """The version of each domain."""
     return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in entries}
+
+
+def _node_count(graph: GraphProto) -> int:
+    """How many nodes a graph has, with those of the graphs inside it."""
+    inner = (a for node in graph.node for a in node.attribute if a.HasField("g") or a.graphs)
+    graphs = (g for a in inner for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
+    return len(graph.node) + sum(map(_node_count, graphs))
+
+
+def _is_long(contents: np.ndarray) -> bool:
+    """Whether contents have a size of more terms than are kept."""
+    if contents.dtype != object:
+        return False
+    return any(isinstance(d, Dim) and d.weight > MAX_WEIGHT for d in contents.ravel())
 
 
 def _label(node: NodeProto, index: int) -> str:

@@ -62,7 +62,7 @@ def concat_sequence(context: Context) -> Value | None:
     if len({item.rank for item in items}) > 1:
         return None
     shapes = [context.resolved(item.dims) for item in items if item.dims is not None]
-    if context.attribute("new_axis", 0):
+    if context.flag("new_axis"):
         shared = _shared(context, shapes) or ()
         axis = context.axis(context.attribute("axis"), len(shared) + 1)
         return tensor([*shared[:axis], Dim.of(len(items)), *shared[axis:]])

@@ -46,7 +46,7 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
         context.at_least(room, 0 if is_convolution else 1 - 2 * strides[i])
         if not is_convolution and max(pads[i], pads[i + rank]) >= (kernel[i].constant or 1):
             found.append(context.fresh())
-        elif context.attribute("ceil_mode", 0):
+        elif context.flag("ceil_mode"):
             started = (size + pads[i] - 1) // strides[i] + 1
             found.append(smallest([ceil_quotient(room, strides[i]) + 1, started]))
         else:
@@ -247,7 +247,7 @@ def recurrence(context: Context) -> list[Value] | None:
         context.equal(size, r[-1])
     both = context.attribute("direction", "forward") == "bidirectional"
     directions = Dim.of(2 if both else 1)
-    if context.attribute("layout", 0):
+    if context.flag("layout"):
         every, last = [x[0], x[1], directions, size], [x[0], directions, size]
     else:
         every, last = [x[0], directions, x[1], size], [directions, x[1], size]

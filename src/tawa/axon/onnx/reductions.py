@@ -21,18 +21,18 @@ def reduce(context: Context) -> Value | None:
     if dims is None:
         return None
     axes = context.setting("axes", 1)
-    keep = context.attribute("keepdims", 1)
+    keep = context.flag("keepdims", True)
     if axes is None and context.has(1):
         count = context.dims(1)
         number = count[0].constant if count else None
         if number != 0:
-            return _reduced_somewhere(context, len(dims), number, bool(keep))
+            return _reduced_somewhere(context, len(dims), number, keep)
         axes = []
     if not axes:
-        if context.attribute("noop_with_empty_axes", 0):
+        if context.flag("noop_with_empty_axes"):
             return tensor(dims)
         axes = list(range(len(dims)))
-    return Value(_reduced(context, dims, axes, bool(keep)), _reduced_contents(context, bool(keep)))
+    return Value(_reduced(context, dims, axes, keep), _reduced_contents(context, keep))
 
 
 def _reduced_somewhere(context: Context, rank: int, number: int | None, keep: bool) -> Value:
@@ -74,7 +74,7 @@ def arg(context: Context) -> Value | None:
     if dims is None:
         return None
     axes = [context.attribute("axis", 0)]
-    return tensor(_reduced(context, dims, axes, bool(context.attribute("keepdims", 1))))
+    return tensor(_reduced(context, dims, axes, context.flag("keepdims", True)))
 
 
 @rule("MatMul", "MatMulInteger")
@@ -111,8 +111,8 @@ def gemm(context: Context) -> Value | None:
     left, right = context.ranked(0, 2), context.ranked(1, 2)
     if left is None or right is None:
         return tensor(context.fresh_dims(2))
-    m, k = left[::-1] if context.attribute("transA", 0) else left
-    other, n = right[::-1] if context.attribute("transB", 0) else right
+    m, k = left[::-1] if context.flag("transA") else left
+    other, n = right[::-1] if context.flag("transB") else right
     context.equal(k, other)
     more = context.dims(2) if context.has(2) else None
     if more is not None:
@@ -306,7 +306,7 @@ def dft(context: Context) -> Value | None:
     if context.has(1):
         sizes = context.sizes(1)
         length = sizes[0] if sizes else context.fresh()
-    onesided, inverse = context.attribute("onesided", 0), context.attribute("inverse", 0)
+    onesided, inverse = context.flag("onesided"), context.flag("inverse")
     if onesided and dims[-1].constant == (1 if inverse else 2):
         raise IllFormed(f"half a spectrum is that of real numbers, and {SIGNALS[bool(inverse)]}")
     result = [*dims[:-1], ONE if onesided and inverse else Dim.of(2)]
@@ -326,7 +326,7 @@ def stft(context: Context) -> Value | None:
         return None
     frame = length[0] if length else window_[0] if window_ else context.fresh()
     count = (dims[1] - frame) // step[0] + 1 if step else context.fresh()
-    bins = frame // 2 + 1 if context.attribute("onesided", 1) else frame
+    bins = frame // 2 + 1 if context.flag("onesided", True) else frame
     return tensor([dims[0], count, bins, Dim.of(2)])
 
 

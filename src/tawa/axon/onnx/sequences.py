@@ -128,7 +128,7 @@ def split_to_sequence(context: Context) -> Value | None:
         return sequence(None)
     axis = context.axis(context.attribute("axis", 0), len(dims))
     size, rank = dims[axis].constant, len(context.dims(1) or ())
-    keep = context.attribute("keepdims", 1) or context.has(1)
+    keep = context.has(1) or context.flag("keepdims", True)
     numbers = context.numbers(1) if context.has(1) else [1]
     if numbers is None or ((not context.has(1) or rank == 0) and size is None):
         return sequence(None)

@@ -140,7 +140,7 @@ def reshape(context: Context) -> Value | None:
 
 def _reshaped_size(context: Context, wanted: Dim, dims: tuple[Dim, ...] | None, index: int) -> Dim:
     """The size that one number of a Reshape's target means: itself, unless it is 0 or -1."""
-    keeps_zero = bool(context.attribute("allowzero", 0))
+    keeps_zero = context.flag("allowzero")
     old = dims[index] if dims is not None and index < len(dims) else None
     low = context.least(wanted)
     if wanted == ZERO and not keeps_zero:

@@ -58,13 +58,19 @@ def largest(options: Iterable[Dim]) -> Dim:
 
 def _undominated(options: Iterable[Dim]) -> list[Dim]:
     """Those of which no other is provably not below them."""
-    kept: list[Dim] = []
+    kept: dict[Dim, None] = {}
+    composed: dict[Dim, None] = {}  # of two different variables, either can be the larger
     for option in options:
-        if any(_not_below(other, option) for other in kept):
+        is_plain = option.sole_variable is not None
+        rivals = composed if is_plain else kept
+        if option in kept or any(_not_below(other, option) for other in rivals):
             continue
-        kept = [other for other in kept if not _not_below(option, other)]
-        kept.append(option)
-    return kept
+        for other in [other for other in rivals if _not_below(option, other)]:
+            kept.pop(other)
+            composed.pop(other, None)
+        kept[option] = None
+        composed.update({} if is_plain else {option: None})
+    return list(kept)
 
 
 def _weakest(bounds: Iterable[int | None]) -> int | None:
@@ -123,7 +129,8 @@ def joined(options: Iterable[Dim]) -> Dim:
     for option in kept:
         if is_not_one(option):
             return option
-    cut = {option for option in kept for other in kept if is_cut(option, other) is not None}
+    lesser = [option for option in kept if largest_options(-option)]
+    cut = {option for option in lesser for other in kept if is_cut(option, other) is not None}
     kept = {option: None for option in kept if option not in cut}
     if len(kept) == 1:
         return next(iter(kept))

@@ -140,6 +140,14 @@ class Dim(Term):
         """Whether it depends on which of several dimensions is chosen."""
         return any(atom.chooses for atom in self.atoms())
 
+    @cached_property
+    def weight(self) -> int:
+        """How many symbols and numbers it is written with."""
+        return sum(
+            sum(power * _factor_weight(factor) for factor, power in monomial) or 1
+            for monomial, _ in self.terms
+        )
+
     def variables(self) -> Iterator[Variable]:
         """The variables, those inside atoms too."""
         for monomial, _ in self.terms:
@@ -247,6 +255,12 @@ class Dim(Term):
 
     def __repr__(self) -> str:
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
+
+
+def _factor_weight(factor: Factor) -> int:
+    """How many symbols and numbers a factor is written with."""
+    inner = factor.parts() if isinstance(factor, Atom) else ()
+    return sum(part.weight for part in inner) or 1
 
 
 def factor_least(factor: Factor) -> int | None:
