@@ -9,13 +9,14 @@ from tawa.base.extras import require
 
 require("cuppl", "CuPPL", "lark", "llvmlite>=0.45")
 
+from tawa.cuppl.inference.checkpoint import Checkpoint  # noqa: E402
 from tawa.cuppl.inference.settings import Limits  # noqa: E402
 from tawa.cuppl.islands import Islands, ProcessExecutor, RayExecutor  # noqa: E402
 from tawa.cuppl.model import Model, load, model  # noqa: E402
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior  # noqa: E402
 
 __all__ = [
-    "InferenceWarning", "Islands", "Limits", "Model", "Posterior", "ProcessExecutor",
+    "Checkpoint", "InferenceWarning", "Islands", "Limits", "Model", "Posterior", "ProcessExecutor",
     "RayExecutor", "load", "model",
 ]  # fmt: skip
 

@@ -12,6 +12,7 @@ import numpy as np
 from tawa.base.cores import cores
 from tawa.cuppl.cpu.memory import encode_inputs
 from tawa.cuppl.inference.adaptation import Plan, Report
+from tawa.cuppl.inference.checkpoint import Folder
 from tawa.cuppl.inference.density import LEVELS
 from tawa.cuppl.inference.nuts import run_plans
 from tawa.cuppl.inference.settings import Limits, check_settings, counts
@@ -34,6 +35,7 @@ def chains_posterior(
     limits: Limits | None,
     report: Report | None,
     device: str,
+    checkpoint: Folder = None,
 ) -> Posterior:
     """Draws of some chains, whose seeds follow from the plan's."""
     check_settings(plan.seed, device)
@@ -45,8 +47,10 @@ def chains_posterior(
     model.gradient_code()
     plans = [replace(plan, seed=plan.seed + 7919 * chain) for chain in range(chains)]
     method, seconds = "hmc" if plan.leapfrogs else "nuts", 0.0
+    kept = model.checkpoint(checkpoint, data, device, plan, chains if plan.pooled else 0)
     if device == "cpu":
-        found = run_plans(plans, start, threads, limits or Limits(), report)
+        places = [kept.place(f"chain-{chain}") for chain in range(chains)] if kept else None
+        found = run_plans(plans, start, threads, limits or Limits(), report, places)
     else:
         from tawa.cuppl.gpu.chains import run_on_gpu
 

@@ -92,6 +92,9 @@ def run(
     tolerance: Annotated[
         float, typer.Option(help="Enumeration drops paths that are less probable.")
     ] = 0.0,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder: what is broken off goes on from there.")
+    ] = None,
     output: Annotated[Path | None, typer.Option(help="Write results as JSON.")] = None,
 ) -> None:
     """Run inference on a program and print the posterior."""
@@ -102,7 +105,7 @@ def run(
         warnings.simplefilter("always")
         posterior = infer(
             model, method, read_data(data), _number("--particles", particles),
-            _number("--draws", draws), runs, device, seed, threads, tolerance,
+            _number("--draws", draws), runs, device, seed, threads, tolerance, checkpoint,
         )  # fmt: skip
     typer.echo(posterior.summary())
     for warning in caught:
@@ -113,13 +116,16 @@ def run(
 
 ON_DEVICES = (Method.smc, Method.importance, Method.nuts, Method.hmc)
 """Methods that run on a GPU, too."""
+KEPT = (Method.smc, Method.nuts, Method.hmc)
+"""Methods whose runs are kept by a checkpoint."""
 
 
-def check_options(method: Method, device: str, runs: int, seed: int) -> None:
+def check_options(method: Method, device: str, runs: int, seed: int, kept: bool) -> None:
     """Raise BadSetting for an option that means nothing, or that the method lacks."""
     check_settings(seed, device)
     for option, given, methods in (
         ("--device", device != "cpu", ON_DEVICES), ("--runs", runs != 1, ON_DEVICES[:2]),
+        ("--checkpoint", kept, KEPT),
     ):  # fmt: skip
         if given and method not in methods:
             hint = ", ".join(methods[:-1]) + f" and {methods[-1]} have it"
@@ -129,16 +135,17 @@ def check_options(method: Method, device: str, runs: int, seed: int) -> None:
 def infer(
     model: Model, method: Method, data: dict[str, Any], particles: int, draws: int, runs: int,
     device: str, seed: int, threads: int | None, tolerance: float = 0.0,
+    checkpoint: Path | None = None,
 ) -> Posterior:  # fmt: skip
     """Run a method with the options that it has. Raises BadSetting for those that it lacks."""
-    check_options(method, device, runs, seed)
+    check_options(method, device, runs, seed, checkpoint is not None)
     if tolerance and method is not Method.enumerate:
         raise BadSetting(f"--tolerance is not an option of {method}", hint="enumerate has it")
     match method:
         case Method.smc:
             return model.smc(
                 particles, data=data, seed=seed, runs=runs, threads=threads, device=device,
-                progress=device == "cpu",
+                progress=device == "cpu", checkpoint=checkpoint,
             )  # fmt: skip
         case Method.importance:
             return model.importance(
@@ -148,7 +155,7 @@ def infer(
             return model.mh(draws, data=data, seed=seed, threads=threads, progress=True)
         case Method.nuts | Method.hmc:
             chains = model.nuts if method is Method.nuts else model.hmc
-            return chains(draws, data=data, seed=seed, device=device)
+            return chains(draws, data=data, seed=seed, device=device, checkpoint=checkpoint)
         case Method.pathfinder | Method.advi:
             run: Callable[..., Posterior] = getattr(model, method.value)
             return run(draws, data=data, seed=seed)

@@ -22,6 +22,7 @@ from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
 from tawa.cuppl.elaboration.elaborate import elaborate
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.inference.adaptation import Plan
+from tawa.cuppl.inference.checkpoint import Checkpoint, Folder, checkpoint_of
 from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
@@ -126,7 +127,13 @@ class Model:
         block = np.zeros(len(image.words), dtype=np.int64)
         block[:] = image.at(block.ctypes.data)
         (count,) = counts(threads=cores() if threads is None else threads)
-        return Workers(count, block.ctypes.data), block
+        return Workers(count, block.ctypes.data, inputs_size=block.nbytes), block
+
+    def checkpoint(
+        self, given: Folder, data: Mapping[str, Any] | None, device: str, *settings: object
+    ) -> Checkpoint | None:
+        """Where a run with some settings is kept, and goes on from."""
+        return checkpoint_of(given, self, data, device, settings)
 
     def importance(
         self,
@@ -172,14 +179,17 @@ class Model:
         limits: Limits | None = None,
         progress: bool = False,
         device: str = "cpu",
+        checkpoint: Folder = None,
     ) -> Posterior:
         """Sequential Monte Carlo: resamples after a weight when the effective sample size is low.
 
         `ess_threshold` is a fraction of the particles: 1 resamples at every weight. `device` is
-        `cpu` or `gpu`; both give the same draws and the same answer.
+        `cpu` or `gpu`; both give the same draws and the same answer. With `checkpoint`, a folder,
+        a run that is broken off goes on from there, with the same answer.
         """
         particles, runs = counts(particles=particles, runs=runs)
         check_settings(seed, device, ess_threshold=ess_threshold)
+        kept = self.checkpoint(checkpoint, data, device, "smc", particles, seed, ess_threshold)
         if device != "cpu":
             return self._gpu("smc", particles, data, seed, runs, ess_threshold, limits)
         executable = self.executable(suspend=True)
@@ -193,7 +203,7 @@ class Model:
             for run in range(runs):
                 one = run_smc(
                     executable, workers, particles, seed + run, ess_threshold, limits or Limits(),
-                    report,
+                    report, place=kept.place(f"run-{run}") if kept else None,
                 )  # fmt: skip
                 found.append(Run.of(one))
                 found[-1].memory.append(block)
@@ -259,6 +269,7 @@ class Model:
         limits: Limits | None = None,
         progress: bool = False,
         device: str = "cpu",
+        checkpoint: Folder = None,
     ) -> Posterior:
         """The no-U-turn sampler, for programs with a fixed number of continuous choices.
 
@@ -271,7 +282,9 @@ class Model:
         (max_doublings,) = counts(max_doublings=max_doublings)
         plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings, pooled)
         with _bar("nuts", progress) as report:
-            return chains_posterior(self, plan, data, chains, threads, limits, report, device)
+            return chains_posterior(
+                self, plan, data, chains, threads, limits, report, device, checkpoint
+            )
 
     def hmc(
         self,
@@ -289,12 +302,15 @@ class Model:
         limits: Limits | None = None,
         progress: bool = False,
         device: str = "cpu",
+        checkpoint: Folder = None,
     ) -> Posterior:
         """Hamiltonian Monte Carlo with a fixed number of leapfrog steps; settings as for `nuts`."""
         (leapfrogs,) = counts(leapfrogs=leapfrogs)
         plan = Plan(draws, warm_up, seed, target, leapfrogs, metric, pooled=pooled)
         with _bar("hmc", progress) as report:
-            return chains_posterior(self, plan, data, chains, threads, limits, report, device)
+            return chains_posterior(
+                self, plan, data, chains, threads, limits, report, device, checkpoint
+            )
 
     def density(
         self,

@@ -36,6 +36,7 @@ from tawa.cuppl.natives import collect
 from tawa.cuppl.natives import importance as importance_natives
 from tawa.cuppl.natives import notes as note_natives
 from tawa.cuppl.natives import nuts as nuts_natives
+from tawa.cuppl.natives import relocate as relocate_natives
 from tawa.cuppl.natives import smc as smc_natives
 from tawa.cuppl.natives import tape as tape_natives
 from tawa.cuppl.natives import trace as trace_natives
@@ -44,13 +45,13 @@ from tawa.cuppl.translation.kept_natives import keep_natives, own_source
 from tawa.cuppl.translation.native import EXTERNAL, NATIVES, VECTORISED, link, translate
 from tawa.cuppl.typing.failures import STACK_FULL
 from tawa.functional.kept import Shelf, kept_object
-from tawa.runtime.cache import default_cache
+from tawa.runtime.cache import content_key, default_cache
 
-__all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context"]
+__all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context", "run_key"]
 
 NATIVE_MODULES = (
-    collect, importance_natives, note_natives, nuts_natives, smc_natives, tape_natives,
-    trace_natives,
+    collect, importance_natives, note_natives, nuts_natives, relocate_natives, smc_natives,
+    tape_natives, trace_natives,
 )  # fmt: skip
 """Where the driving natives are defined; importing them registers them."""
 
@@ -238,6 +239,11 @@ def together(lowered: Lowered, program: Program) -> list[Module]:
     ]
 
 
+def run_key(*parts: str | bytes) -> str:
+    """A name for a run of a program, by all that its bits depend on, and the code of natives."""
+    return content_key(own_source(), *parts)
+
+
 @cache
 def _classes() -> dict[str, type[object]]:
     return classes_of(*KEPT)
@@ -246,7 +252,7 @@ def _classes() -> dict[str, type[object]]:
 @cache
 def collector() -> Compiled:
     """The collector: the same for all programs, and compiled when one first needs it."""
-    entries = ["collect", "collect_results"]
+    entries = ["collect", "collect_results", "relocate"]
     program = Program({name: translate(name).copy() for name in entries})
     link(program)
     mark_fallible(program)
@@ -337,6 +343,8 @@ class Workers:
     inputs: int
     """Address of the table of inputs."""
     depth: int = 1 << 14
+    inputs_size: int = 0
+    """Bytes from that address on that inputs take, where a run may be kept and go on."""
     contexts: list[Words] = field(default_factory=list[Words])
 
     def __post_init__(self) -> None:

@@ -106,22 +106,29 @@ class Team(Protocol):
         ...
 
 
-def warm_up(team: Team, plan: Plan, report: Report) -> None:
-    """Find step sizes and metrics, in windows of growing length."""
+def warm_up(team: Team, plan: Plan, report: Report, done: int = -1) -> None:
+    """Find step sizes and metrics, in windows of growing length.
+
+    `done` transitions were made before (none, with no step size yet, if it is -1).
+    """
     total = plan.warm_up
     words, floats = team.words, team.words.view(np.float64)
     pool = _Pool(team, plan) if plan.pooled else None
-    _find_steps(team, plan, pool, np.ones(len(words), dtype=bool))
+    if done < 0:
+        _find_steps(team, plan, pool, np.ones(len(words), dtype=bool))
     ends = sorted({round(part * total) for part in WINDOWS} - {0})
     first = 0
     for end in [*ends, total]:
+        if end < done:
+            first = end
+            continue
         most = EARLY_DOUBLINGS if first < EARLY * total else plan.doublings
         most = min(most, POOLED_DOUBLINGS) if pool else most
         words[:, k.DOUBLINGS] = min(plan.doublings, most)
         if pool:
             pool.run(first, end, end < total, report)
         else:
-            team.run(first, end, end < total, -1, report)
+            team.run(max(first, done), end, end < total, -1, report)
         if end < total:
             _find_steps(team, plan, pool, _learn(team, plan))
         first = end

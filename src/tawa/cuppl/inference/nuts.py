@@ -7,9 +7,10 @@ warm-up step sizes and metrics are learned (`adaptation.py`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import mask_of_results
 from tawa.cuppl.inference.adaptation import Plan, Report, may_be_dense, warm_up
 from tawa.cuppl.inference.ascent import ascent
+from tawa.cuppl.inference.checkpoint import Place
 from tawa.cuppl.inference.density import LEVELS, STEEP, Density
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.natives import nuts as k
@@ -96,6 +98,8 @@ class _Sampler:
     words: int
     """How many result words are kept with each draw."""
     s: Words
+    place: Place | None = None
+    """Where the chain is kept from time to time."""
     arrays: dict[int, Floats] = field(default_factory=dict[int, Floats])
 
     def __post_init__(self) -> None:
@@ -151,6 +155,24 @@ class _Sampler:
             kept += end - first if kept >= 0 else 0
             first = end
             report(first)
+            if self.place is not None and self.place.due():
+                self.keep(self.place, first)
+
+    def keep(self, place: Place, done: int) -> None:
+        """Write the chain, after so many transitions."""
+        if self.plan.pooled and done <= self.plan.warm_up:
+            return  # chains that learn together begin again together
+        arrays = {f"array{word}": array for word, array in self.arrays.items()}
+        place.save({"done": np.array(done), "words": self.s, **arrays})
+
+    def take_up(self, kept: dict[str, npt.NDArray[Any]]) -> None:
+        """Be where a chain was when it was written."""
+        addresses = [k.RESULTS, *self.arrays]
+        here = self.s[addresses]
+        self.s[:] = kept["words"]
+        self.s[addresses] = here
+        for word, array in self.arrays.items():
+            array[:] = kept[f"array{word}"]
 
 
 class _Together:
@@ -201,6 +223,16 @@ class _Together:
 
         self.each(run)
 
+    def draw(self, first: int, draws: int, done: list[int], report: Report) -> None:
+        """The draws of all chains, some of which were made before."""
+
+        def run(chain: int) -> None:
+            told = report if chain == 0 else tell_nobody
+            start = max(first, done[chain])
+            self.samplers[chain].run(start, first + draws, False, start - first, told)
+
+        self.each(run)
+
 
 def tell_nobody(_: int) -> None:
     """A report that nobody waits for."""
@@ -212,26 +244,29 @@ def run_plans(
     threads: int,
     limits: Limits,
     report: Report | None,
+    places: list[Place] | None = None,
 ) -> list[NutsChain]:
     """Chains on some threads; `start(seed, levels)` makes the density of one.
 
     They begin again on deeper native stacks where a program recurses deeper than those have room.
+    With `places`, they are kept there and go on from there.
     """
     levels = LEVELS
+    own = places or [None] * len(plans)
 
-    def run(plan: Plan) -> NutsChain:
+    def run(plan: Plan, place: Place | None) -> NutsChain:
         tell = report if report is not None and plan is plans[0] else None
-        return nuts_chain(start(plan.seed, levels), plan, tell or tell_nobody)
+        return nuts_chain(start(plan.seed, levels), plan, tell or tell_nobody, place)
 
     while True:
         old = threading.stack_size(levels * BYTES_A_LEVEL + (1 << 20))
         try:
             with ThreadPoolExecutor(threads) as pool:
                 if not plans[0].pooled:
-                    return list(pool.map(run, plans))
+                    return list(pool.map(run, plans, own))
                 seeds = [plan.seed for plan in plans]
                 densities = list(pool.map(start, seeds, [levels] * len(plans)))
-                return pooled_chains(densities, plans, pool, report or tell_nobody)
+                return pooled_chains(densities, plans, pool, report or tell_nobody, own)
         except UnboundedRecursion:
             levels *= 8
             if levels > min(limits.max_depth, MOST_LEVELS):
@@ -240,43 +275,54 @@ def run_plans(
             threading.stack_size(old)
 
 
-def nuts_chain(density: Density, plan: Plan, report: Report = tell_nobody) -> NutsChain:
+def nuts_chain(
+    density: Density, plan: Plan, report: Report = tell_nobody, place: Place | None = None
+) -> NutsChain:
     """One chain; it is told of every so many transitions that were made."""
 
     def each(work: Callable[[int], None]) -> None:
         work(0)
 
-    (chain,) = _chains([density], [plan], each, report)
+    (chain,) = _chains([density], [plan], each, report, [place])
     return chain
 
 
 def pooled_chains(
-    densities: list[Density], plans: list[Plan], pool: ThreadPoolExecutor, report: Report
-) -> list[NutsChain]:
+    densities: list[Density], plans: list[Plan], pool: ThreadPoolExecutor, report: Report,
+    places: Sequence[Place | None],
+) -> list[NutsChain]:  # fmt: skip
     """Chains that learn together, on the threads of a pool."""
 
     def each(work: Callable[[int], None]) -> None:
         for _ in pool.map(work, range(len(plans))):
             pass
 
-    return _chains(densities, plans, each, report)
+    return _chains(densities, plans, each, report, places)
 
 
 def _chains(
     densities: list[Density], plans: list[Plan],
-    each: Callable[[Callable[[int], None]], None], report: Report,
+    each: Callable[[Callable[[int], None]], None], report: Report, places: Sequence[Place | None],
 ) -> list[NutsChain]:  # fmt: skip
     plan, references = plans[0], densities[0].references
     kept = 0 if any(references) else len(references)
     words = np.zeros((len(plans), k.SAMPLER_WORDS), dtype=np.int64)
     samplers = [
-        _Sampler(density, own, kept, row)
-        for density, own, row in zip(densities, plans, words, strict=True)
+        _Sampler(density, own, kept, row, place)
+        for density, own, row, place in zip(densities, plans, words, places, strict=True)
     ]
-    each(lambda chain: samplers[chain].start())
     team = _Together(samplers, words, each)
-    warm_up(team, plan, report)
-    team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, report)
+    before = [place.load() if place else None for place in places]
+    done = [-1 if one is None else int(one["done"]) for one in before]
+    for sampler, one in zip(samplers, before, strict=True):
+        if one is not None and min(done) >= 0:
+            sampler.take_up(one)
+    if min(done) < 0:
+        each(lambda chain: samplers[chain].start())
+        done = [-1] * len(plans)
+    if min(done) <= plan.warm_up:
+        warm_up(team, plan, report, min(done))
+    team.draw(plan.warm_up, plan.draws, done, report)
     return [_finished(sampler) for sampler in samplers]
 
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
 from tawa.cuppl.cpu.memory import float_bits
+from tawa.cuppl.inference.checkpoint import Place
 from tawa.cuppl.inference.settings import Limits, check_memory, failure
 from tawa.cuppl.inference.weights import relative_weights
 from tawa.cuppl.lowering.frames import ENTRY_POINT, FINAL_POINT, Machine, point_word
@@ -32,6 +33,8 @@ MOST_PARTICLES = (1 << 25) - 1
 """Of one run: an ancestor's number has to fit above the stack's top."""
 HEAP_A_PARTICLE = 16
 TURNS = 1 << 40
+TURNS_APART = 200_000
+"""Particles' steps between two reports of progress, or looks at the clock."""
 STACK_ROWS = 128
 """Words of a stack of which eight are kept side by side."""
 BEFORE_STACKS = 3
@@ -75,6 +78,8 @@ class Smc:
     capacity: int = 0
     """Words of the heap that may be used."""
     collections: tuple[int, int, int] = (0, 0, 0)
+    place: Place | None = None
+    """Where the run is kept from time to time, and goes on from."""
 
     @property
     def machine(self) -> Machine:
@@ -91,6 +96,7 @@ class Smc:
         weights, parents = np.zeros(n, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
         part = np.zeros(8 * self.workers.count, dtype=np.int64)
         arrays = [a.ctypes.data for a in (logw, weights, parents, part)]
+        go_on(self, logw)
 
         def work(thread: int, context: Words) -> int:
             given = [self.control.ctypes.data, thread, *arrays]
@@ -103,15 +109,21 @@ class Smc:
             if outcome == k.FINISHED:
                 return self.finish(logw)
             if outcome == k.RUNNING:
-                self.turned(parents)
-                if int(self.control[k.STEP]) > self.limits.max_steps:
-                    raise self.error(FUEL)
+                self.between_steps(parents, logw)
             if outcome == k.FAILED:
                 raise self.error(first_failure(self.control, part, k.OWN_STATUS))
             if outcome == k.DEAD:
                 raise self.error(ALL_ZERO)
             if outcome == k.NEED_ROOM:
                 self.make_room(int(np.bitwise_or.reduce(part[2::8])))
+
+    def between_steps(self, parents: Words, logw: Floats) -> None:
+        """What is done whenever the threads come back."""
+        self.turned(parents)
+        if self.place is not None and self.place.due():
+            keep(self, self.place, logw)
+        if int(self.control[k.STEP]) > self.limits.max_steps:
+            raise self.error(FUEL)
 
     def turned(self, parents: Words) -> None:
         """Called whenever the threads come back between two steps."""
@@ -157,7 +169,9 @@ class Smc:
         c[k.THRESHOLD] = float_bits(self.threshold * n)
         c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
         c[k.TURNS] = (
-            min(TURNS, self.limits.max_steps + 1) if self.progress is None else max(1, 200_000 // n)
+            min(TURNS, self.limits.max_steps + 1)
+            if self.progress is None and self.place is None
+            else max(1, TURNS_APART // n)
         )
         c[k.INPUTS] = self.workers.inputs
         self.set_addresses()
@@ -264,6 +278,55 @@ class Smc:
         )  # fmt: skip
 
 
+KEPT = (k.STEP, k.LOG_Z, k.RESAMPLED)
+"""Words of the control block that say how far a run has come."""
+
+
+def keep(smc: Smc, place: Place, logw: Floats) -> None:
+    """Write a run between two steps to its place."""
+    smc.in_order()
+    smc.set_addresses()
+    low = smc.heap.ctypes.data
+    smc.new_heap(smc.capacity, (low, low + 8 * smc.capacity))
+    low = smc.heap.ctypes.data
+    used = (int(smc.control[k.HEAP_NEXT]) - low) // 8
+    sizes = np.array([low, smc.capacity, smc.workers.inputs, smc.workers.depth])
+    control = smc.control[list(KEPT)]
+    place.save(
+        {"state": smc.state, "logw": logw, "control": control, "heap": smc.heap[:used],
+         "sizes": sizes}
+    )  # fmt: skip
+
+
+def go_on(smc: Smc, logw: Floats) -> None:
+    """Take a run up where it was written, if it was."""
+    kept = smc.place.load() if smc.place else None
+    if kept is None:
+        return
+    heap: Words = kept["heap"]
+    low, capacity, inputs, smc.workers.depth = (int(size) for size in kept["sizes"])
+    smc.state = aligned(*kept["state"].shape)
+    smc.other = aligned(*kept["state"].shape)
+    smc.state[:], logw[:] = kept["state"], kept["logw"]
+    smc.control[list(KEPT)] = kept["control"]
+    smc.set_addresses()
+    smc.new_heap(capacity, ())
+    start = smc.heap.ctypes.data
+    smc.heap[: len(heap)] = heap
+    smc.control[k.HEAP_NEXT] = start + heap.nbytes
+    regions = np.array(
+        [low, low + heap.nbytes, start - low,
+         inputs, inputs + smc.workers.inputs_size, smc.workers.inputs - inputs]
+    )  # fmt: skip
+    executable = smc.executable
+    executable.collect(
+        "relocate", smc.workers.contexts[0],
+        [smc.state.ctypes.data, smc.particles, smc.state.shape[1], smc.machine.header,
+         start, start + heap.nbytes, regions.ctypes.data,
+         executable.objects.ctypes.data, executable.frames.ctypes.data],
+    )  # fmt: skip
+
+
 def aligned(rows: int, words: int) -> Words:
     """Rows of zeros; if they are whole cache lines, each starts where one does."""
     block: Words = np.zeros(rows * words + GROUP, dtype=np.int64)
@@ -295,7 +358,10 @@ def run_smc(
     limits: Limits,
     progress: Callable[[int], None] | None = None,
     stream: int = 0,
+    place: Place | None = None,
 ) -> SmcRun:
     """Run SMC; resample below `threshold * particles` effective particles."""
-    driver = Smc(executable, workers, particles, seed, threshold, limits, progress, stream)
+    driver = Smc(
+        executable, workers, particles, seed, threshold, limits, progress, stream, place=place
+    )
     return driver.run()
