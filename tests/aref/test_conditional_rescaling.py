@@ -80,14 +80,16 @@ def of_maxima(q_desc: Any, k_desc: Any, out, n: Any, KIND: tl.constexpr):
     total = tl.zeros((128,), tl.float32)
     for block in range(0, n):
         scores = tl.dot(q, k_desc.load([block * 64, 0]).T)
+        if KIND == "scaled":
+            scores = scores * 0.3 * 1.7
         new_top = tl.maximum(top, tl.max(scores, axis=1))
-        if KIND == "factors":
+        if KIND != "none":
             total = total * tl.exp2(top - new_top) + tl.sum(tl.exp2(scores - new_top[:, None]), 1)
         top = new_top
     tl.store(out + tl.arange(0, 128), total + top)
 
 
-@pytest.mark.parametrize(("kind", "factors"), [("none", 0), ("factors", 1)])
+@pytest.mark.parametrize(("kind", "factors"), [("none", 0), ("factors", 1), ("scaled", 1)])
 def test_a_running_maximum_and_its_factors_are_behind_one_question(kind: str, factors: int) -> None:
     compiled = of_maxima.compile("desc<f16,128x64>", "desc<f16,64x64>", "*f32", "i32", kind)
     module = compiled.module("aref")
@@ -95,6 +97,7 @@ def test_a_running_maximum_and_its_factors_are_behind_one_question(kind: str, fa
     asked = [op for op in module.walk() if isinstance(op, AnyAbove)]
     assert asked
     for question in asked:
+        assert len(question.scales) == (2 if kind == "scaled" else 0)
         (branch,) = (use.operation for use in question.results[0].uses)
         assert isinstance(branch, scf.IfOp)
         assert len(branch.results) == 1 + factors

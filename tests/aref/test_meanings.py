@@ -33,7 +33,7 @@ def test_an_element_above_its_rows_bound(axis: int, unsure: bool) -> None:
 
 
 def test_elements_are_scaled_first() -> None:
-    op = AnyAbove(tile(2, 2), tile(2), 1, scale=Made(result_types=[f32]).results[0])
+    op = AnyAbove(tile(2, 2), tile(2), 1, scales=Made(result_types=[f32]).results)
     value, bound = np.float32([[1, 2], [3, 4]]), np.float32([4, 8])
     assert not op.evaluate(value, bound, np.float32(2))
     assert op.evaluate(value, bound, np.float32(2.5))

@@ -20,7 +20,7 @@ from tawa.driver.choice.candidates import Candidate, by_itself, candidates
 from tawa.driver.choice.choose import Ranking, ranking
 from tawa.driver.choice.model import launch_cycles
 from tawa.driver.choice.profile import Cost, Loop, Profile, Sizes
-from tawa.driver.choosing import Fitted, Rejected, fitted, profile_for
+from tawa.driver.choosing import TRIED, Fitted, Rejected, fitted, profile_for
 from tawa.ir.decisions.choice import Chosen
 from tawa.machine.chips import H200
 from tawa.runtime.compile_log import CompileReport, FunctionUsage
@@ -184,7 +184,7 @@ def test_few_programs_are_left_as_written():
         ({"num_stages": 3}, 6, None),  # 32 KB each, beside a tile of 32 KB that is stored
         ({"num_stages": 2}, 6, 6),  # 512 cycles of products hide no copy
         ({"num_stages": 6}, None, None),
-        ({"num_stages": 1}, None, None),
+        ({"num_stages": 1}, 6, 6),
         ({"num_stages": 3, "ping_pong": True, "persistent": True}, 6, None),
         ({"num_stages": 3, "cluster": 2}, None, None),
         ({}, None, None),
@@ -391,7 +391,7 @@ def test_what_does_not_compile_is_left_out():
     assert isinstance(result, Fitted)
     assert result.options == ()
     assert asked_for[-1] == ()
-    assert len(asked_for) == len(ranked.better[:2]) + 1
+    assert len(asked_for) == len(ranked.better[:TRIED]) + 1
     (decision,) = [d for d in result.compiled.decisions if isinstance(d, Chosen)]
     assert decision.taken == decision.written
     assert str(decision).startswith("choice: as written")
@@ -487,12 +487,19 @@ def test_what_loses_beside_launches_crowds_as_many_ctas_out():
     two, other = (("ctas_per_sm", 2),), (("ctas_per_sm", 2), ("persistent", True))
     rejected.add((("persistent", True),))
     assert two not in rejected
+    assert other not in rejected
+    assert (("persistent", True), ("deal", "even")) in rejected
+    assert (("persistent", True), ("ping_pong", True)) not in rejected
     rejected.add(two, crowded=False)
     assert two in rejected
     assert other not in rejected
     rejected.add(two)
     assert other in rejected
     assert (("ctas_per_sm", 3),) not in rejected
+    going_on = Rejected()
+    going_on.add(other)
+    assert (*other, ("deal", "even")) in going_on
+    assert two not in going_on, "what keeps fewer values may fit"
 
 
 def test_a_profile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -519,3 +526,12 @@ def test_a_profile_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setattr(type(cache), "get", lambda *_: {"json": b"[1, 2]"})
     assert profile_for(gemm, *asked, "a key") is made
     assert len(looked) == 5
+
+
+@pytest.mark.parametrize(("asked", "expected"), [(1, 2), (2, None), (None, None)])
+def test_one_stage_is_a_wish(asked, expected):
+    """Something is loaded while something is computed; products that are waited for get no more."""
+    options = {} if asked is None else {"num_stages": asked}
+    for programs in (67, 4096):
+        first = taken(ranking(of_attention(64, 64, False), Sizes((programs, 1), ()), options, H200))
+        assert first.get("num_stages") == expected

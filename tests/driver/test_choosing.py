@@ -58,7 +58,7 @@ def taken(names: list[str], outcomes: dict[str, Any]) -> tuple[Any, list[Any]]:
 
 
 SPILL = ("spill",)
-A, B, C = "num_stages=3", "num_stages=4", "num_stages=5"
+A, B, C, D = (f"num_stages={n}" for n in range(3, 7))
 TWO, TWO_DEEP = "ctas_per_sm=2", "num_stages=2 ctas_per_sm=2"
 
 
@@ -68,8 +68,8 @@ TWO, TWO_DEEP = "ctas_per_sm=2", "num_stages=2 ctas_per_sm=2"
         ([A, B], {}, A, [A]), ([A, B], {A: Impossible("no")}, B, [A, B]),
         ([A, B], {A: Refused("no")}, B, [A, B]), ([A, B], {A: SPILL}, B, [A, "", B]),
         ([A, B], {A: SPILL, "": SPILL}, A, [A, ""]),  # as written it spills, too
-        ([A, B, C], {A: Impossible("no"), B: SPILL}, "", [A, B, "", ""]),
-        ([A, B, C], {A: SPILL, B: Impossible("no")}, "", [A, "", B, ""]),
+        ([A, B, C, D], {A: Impossible("no"), B: SPILL, C: SPILL}, "", [A, B, "", C, "", ""]),
+        ([A, B, C, D], {A: SPILL, B: Impossible("no"), C: SPILL}, "", [A, "", B, C, "", ""]),
         ([TWO, TWO_DEEP, A], {TWO: Impossible("no")}, A, [TWO, A]),  # no room for two
         ([A, A, B], {A: Impossible("no")}, B, [A, B]), ([], {}, "", [""]),
     ],

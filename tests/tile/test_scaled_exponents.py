@@ -22,18 +22,22 @@ from tawa.tile.passes.simplify import simplify
 
 
 @tawa.jit
+def scaled(product: Any, scale: Any, SIDE: tl.constexpr):
+    """The scores: a product times a number, on a side."""
+    if SIDE == "left":
+        return scale * product
+    if SIDE == "right":
+        return product * scale
+    return product * scale * 1.25 if SIDE == "twice" else product
+
+
+@tawa.jit
 def softmax(
     a: Any, b: Any, out: Any, scale: Any, SIDE: tl.constexpr, MASK: tl.constexpr,
     MAXIMUM: tl.constexpr, BASE: tl.constexpr,
 ):  # fmt: skip
     """Rows of `exp(c * a @ b - max)`, over their sums, in many spellings."""
-    product = tl.dot(a.load([0, 0]), b.load([0, 0]).T)
-    if SIDE == "left":
-        scores = scale * product
-    elif SIDE == "right":
-        scores = product * scale
-    else:
-        scores = product
+    scores = scaled(tl.dot(a.load([0, 0]), b.load([0, 0]).T), scale, SIDE)
     column = tl.arange(0, 64)
     if MASK == "where":
         scores = tl.where(column[None, :] < 50, scores, -float("inf"))
@@ -48,6 +52,8 @@ def softmax(
         p = tl.exp(scores - top[:, None])
     elif BASE == "exp2":
         p = tl.exp2((scores - top[:, None]) * 1.4426950408889634)
+    elif BASE == "bare":
+        p = tl.exp2(scores - top[:, None])
     else:
         p = tl.exp2(1.4426950408889634 * (scores - tl.expand_dims(top, 1)))
     out.store([0, 0], p / tl.sum(p, axis=1)[:, None])
@@ -89,12 +95,13 @@ def test_one_multiply_add_is_left(side: str, mask: str, maximum: str, base: str)
 
 
 @pytest.mark.parametrize("scale", [0.17, -0.4, 0.0, 1.0, 2.5e-30, 300.0])
-@pytest.mark.parametrize("spelling", SPELLINGS[::5])
+@pytest.mark.parametrize("spelling", [*SPELLINGS[::5], ("twice", "where", "maximum", "exp")])
 def test_values_stay(spelling: tuple[str, str, str, str], scale: float) -> None:
     arrays = Arrays()
     a, b = arrays.random("f16", 128, 32), arrays.random("f16", 64, 32)
     out = arrays.output("f32", 128, 64)
     scores = values(a) @ values(b).T * np.float64(np.float32(scale))
+    scores *= 1.25 if spelling[0] == "twice" else 1
     if spelling[1] != "none":
         scores[:, 50:] = -np.inf
     top = scores.max(axis=1, keepdims=True)
@@ -105,6 +112,21 @@ def test_values_stay(spelling: tuple[str, str, str, str], scale: float) -> None:
         expected = p / p.sum(axis=1, keepdims=True)
     described = [block(a, 128, 32), block(b, 64, 32), block(out, 128, 64)]
     check(softmax, (1,), [*described, scale, *spelling], {2: expected}, 1e-3)
+
+
+@pytest.mark.parametrize("mask", ["none", "where"])
+def test_all_scales_move(mask: str) -> None:
+    constants = {"SIDE": "twice", "MASK": mask, "MAXIMUM": "plain", "BASE": "exp"}
+    module = rewritten(softmax, [*TYPES, "f32:+"], constants)
+    assert (tiles(module, "fma"), tiles(module, "mulf")) == (1, 0)
+
+
+@pytest.mark.parametrize(("side", "fma", "subf"), [("left", 1, 0), ("none", 0, 1)])
+def test_powers_of_two_of_scaled_differences(side: str, fma: int, subf: int) -> None:
+    """One multiply-add, as machine code would have it; a difference alone stays one."""
+    constants = {"SIDE": side, "MASK": "none", "MAXIMUM": "plain", "BASE": "bare"}
+    module = rewritten(softmax, [*TYPES, "f32:+"], constants)
+    assert (tiles(module, "fma"), tiles(module, "subf")) == (fma, subf)
 
 
 def test_an_unknown_scale_stays_before_the_maximum() -> None:

@@ -116,3 +116,40 @@ def not_a_sum(x: Any, out: Any, table: Any, n: Any, KIND: tl.constexpr):
 def test_only_sums_that_are_known_before(kind: str, loops: int) -> None:
     types = ["desc<f16,64x32>", "desc<f32,64x32>", "*i32:16", "i32"]
     assert len(loops_of(not_a_sum, types, {"KIND": kind})) == loops
+
+
+@tawa.jit
+def added(x: Any, out: Any, rows: Any, n: Any, KIND: tl.constexpr):
+    """Weights of columns up to a length, whose mask is a row of numbers that are added."""
+    total = tl.zeros((64, 32), tl.float32)
+    for i in range(0, n, 32):
+        column = i + tl.arange(0, 32)
+        mask = tl.where(column[None, :] < rows, 0.0, -float("inf"))
+        tile = x.load([0, i]).to(tl.float32)
+        if KIND == "added":
+            tile += mask
+        else:
+            tile = tl.where(column[None, :] < rows, tile, -float("inf"))
+        total += tl.exp(tile)
+    out.store([0, 0], total)
+
+
+@pytest.mark.parametrize("kind", ["added", "chosen"])
+def test_masks_that_are_added_by_column(kind: str) -> None:
+    """What is left of them without the mask is a zero, whose sum with anything is left out."""
+    types = ["desc<f16,64x32>", "desc<f32,64x32>", "i32", "i32"]
+    first, second = loops_of(added, types, {"KIND": kind})
+    names = [op.function.data for op in first.walk() if isinstance(op, Map)]
+    assert "select" not in names
+    assert names.count("addf") == 1
+    assert selects(second) == 1
+
+
+@pytest.mark.parametrize("rows", [0, 31, 32, 70, 128])
+def test_weights_of_the_columns_that_are_there(rows: int) -> None:
+    arrays = Arrays()
+    x, out = arrays.random("f16", 64, 128), arrays.output("f32", 64, 32)
+    keep = np.arange(128)[None, :] < rows
+    expected = np.where(keep, np.exp(values(x)), 0).reshape(64, 4, 32).sum(1)
+    described = [block(x, 64, 32), block(out, 64, 32)]
+    check(added, (1,), [*described, rows, 128], {1: expected}, 1e-5, KIND="added")

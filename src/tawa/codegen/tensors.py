@@ -255,8 +255,9 @@ def lower_any_above(g: GroupLowering, op: aref.AnyAbove) -> None:
     own = g.add(ReduceRegisters(source, op.axis.value.data, "maxnumf"))
     assert isinstance(own.type, FragType)
     bound = fragment(g, op.bound, own.type.layout)
-    if op.scale is not None:
-        own = g.add(Map("mulf", [own, g.add(Fill(g.scalar(op.scale), own.type))]))
+    of_rows = own.type
+    for scale in op.scales:
+        own = g.add(Map("mulf", [own, g.add(Fill(g.scalar(scale), of_rows))]))
     if op.unsure is None:
         g.scalars[op.result] = g.add(VoteAny(g.add(Map("cmpf_ogt", [own, bound]))))
         return

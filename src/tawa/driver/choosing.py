@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
     from tawa.frontend.source.function import JITFunction
 
-TRIED = 2
+TRIED = 3
 """Candidates that are compiled before what was asked for is taken."""
 
 PROFILER = "tawa.driver.choice.profiling"
@@ -102,7 +102,7 @@ class Fitted:
 
 
 def fitted(found: Ranking, compile_: Callable[[Key], Compiled]) -> Fitted:
-    """The first candidate that compiles without a loss; two are tried, then what was asked for.
+    """The first candidate that compiles without a loss; `TRIED` are tried, then what was asked for.
 
     `compile_` takes options besides those asked for. Raises what compiling as written raises.
     """
@@ -130,25 +130,39 @@ def loses(compiled: Compiled, compile_: Callable[[Key], Compiled]) -> bool:
 class Rejected:
     """Candidates that did not compile without a loss, and those that would not either.
 
-    CTAs that found no room on a multiprocessor find none with other options.
+    CTAs that found no room on a multiprocessor find none with other options, but for this: what
+    goes on to further programs keeps more values, so others may fit where it does not.
     """
 
     def __init__(self) -> None:
         self._options: set[Key] = set()
-        self._crowded: set[Any] = set()
+        self._crowded: set[_Room] = set()
 
     def add(self, options: Key, *, crowded: bool = True) -> None:
-        """Take a candidate for one that loses; `crowded`, with all of as many CTAs."""
+        """Take a candidate for one that loses; `crowded`, with all that need as much room."""
         self._options.add(options)
-        if crowded and (ctas := _ctas(options)) > 1:
-            self._crowded.add(ctas)
+        room = _room(options)
+        if crowded and room != _Room():
+            self._crowded |= {room, replace(room, persistent=True)}
 
     def __contains__(self, options: Key) -> bool:
-        return options in self._options or _ctas(options) in self._crowded
+        return options in self._options or _room(options) in self._crowded
 
 
-def _ctas(options: Key) -> int:
-    return dict(options).get("ctas_per_sm", 1)
+@dataclass(frozen=True)
+class _Room:
+    """What decides whether CTAs fit: how many there are, and whether they go on and take turns."""
+
+    ctas: int = 1
+    persistent: bool = False
+    turns: bool = False
+
+
+def _room(options: Key) -> _Room:
+    found = dict(options)
+    return _Room(
+        found.get("ctas_per_sm", 1), bool(found.get("persistent")), bool(found.get("ping_pong"))
+    )
 
 
 def with_choice(compiled: Compiled, found: Ranking, taken: int | None) -> Compiled:

@@ -208,20 +208,20 @@ class AnyAbove(ArefOp):
 
     The elements lie along dimension `axis`, which `bound` lacks. As with `aref.any`, the answer
     may only choose whether to skip what changes nothing. `unsure`: the answer is also yes where
-    nothing can be said, because a bound is infinite or NaN, or all elements are NaN. `scale`: a
-    positive number that elements are multiplied by first.
+    nothing can be said, because a bound is infinite or NaN, or all elements are NaN. `scales`:
+    positive numbers that elements are multiplied by first, one after the other.
     """
 
     name: ClassVar[str] = "aref.any_above"
     value: SSAValue = operand_def(base(TensorType))
     bound: SSAValue = operand_def(base(TensorType))
-    scale: SSAValue | None = opt_operand_def(f32)
+    scales: Sequence[SSAValue] = var_operand_def(f32)
     axis: IntegerAttr = prop_def(IntegerAttr)
     unsure: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(i1)
     traits = traits_def(Pure(), CollectiveOfRows())
     assembly_format = (
-        "$value `,` $bound (`times` $scale^)? `axis` $axis (`unsure` $unsure^)? attr-dict `:` "
+        "$value `,` $bound (`times` $scales^)? `axis` $axis (`unsure` $unsure^)? attr-dict `:` "
         "type($value) `,` type($bound)"
     )
 
@@ -232,10 +232,10 @@ class AnyAbove(ArefOp):
         axis: int,
         *,
         unsure: bool = False,
-        scale: SSAValue | None = None,
+        scales: Sequence[SSAValue] = (),
     ):
         super().__init__(
-            operands=[value, bound, scale],
+            operands=[value, bound, list(scales)],
             properties={
                 "axis": IntegerAttr(axis, i64),
                 "unsure": UnitAttr() if unsure else None,
@@ -243,10 +243,10 @@ class AnyAbove(ArefOp):
             result_types=[i1],
         )
 
-    def evaluate(self, value: Array, bound: Array, scale: Array | None = None) -> Array:
+    def evaluate(self, value: Array, bound: Array, *scales: Array) -> Array:
         """Of the whole tile."""
         bounds = np.expand_dims(bound, self.axis.value.data)
-        if scale is not None:
+        for scale in scales:
             value = (value * scale).astype(value.dtype)
         if self.unsure is None:
             return np.asarray(np.any(value > bounds))

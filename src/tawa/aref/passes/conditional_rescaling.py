@@ -141,7 +141,7 @@ def _guard_maximum(op: Map) -> bool:
     compare, of_rows = condition.owner, _maximum_of_rows(yes)
     if of_rows is None or not isinstance(compare, Map):
         return False
-    reduce, scale, made = of_rows
+    reduce, scales, made = of_rows
     bound = _bound_of(compare, yes)
     uses = {use.operation for use in yes.uses}
     if bound is None or uses != {compare, op} or not _held_by_warps(reduce):
@@ -151,7 +151,7 @@ def _guard_maximum(op: Map) -> bool:
         return False
     chosen = [op, *others]
     unchanged = [c.arguments[2] for c in chosen]
-    question = AnyAbove(reduce.value, bound, reduce.axis.value.data, scale=scale)
+    question = AnyAbove(reduce.value, bound, reduce.axis.value.data, scales=scales)
     return _put_behind(question, chosen, unchanged, [*made, compare])
 
 
@@ -167,7 +167,7 @@ def _guard_running_maximum(op: Map) -> bool:
     question = AnyAbove(
         *(found.reduce.value, found.bound, found.reduce.axis.value.data),
         unsure=True,
-        scale=found.scale,
+        scales=found.scales,
     )
     unchanged = [found.bound, *(ones.result for _ in factors)]
     before = [one, ones] if factors else []
@@ -207,8 +207,8 @@ class RunningMaximum:
 
     bound: SSAValue
     reduce: Reduce
-    scale: SSAValue | None
-    """A positive number."""
+    scales: list[SSAValue]
+    """Positive numbers."""
     made: list[Operation]
     """What makes the maximum of the rows, and the comparison: used for nothing else."""
 
@@ -236,22 +236,26 @@ def running_maximum(op: Map) -> RunningMaximum | None:
             continue
         compared = [compare] if isinstance(compare, Map) else []
         if {use.operation for use in maximum.uses} == {op, *compared}:
-            reduce, scale, made = of_rows
-            return RunningMaximum(bound, reduce, scale, [*made, *compared])
+            reduce, scales, made = of_rows
+            return RunningMaximum(bound, reduce, scales, [*made, *compared])
     return None
 
 
-def _maximum_of_rows(value: SSAValue) -> tuple[Reduce, SSAValue | None, list[Operation]] | None:
-    """The reduction that a value is, or is a positive multiple of, the number, and the ops."""
-    found = scaled(value)
-    if found is None:
-        return (value.owner, None, [value.owner]) if _is_maximum(value.owner) else None
-    source, scale = found
-    reduce, product = source.owner, value.owner
-    if not is_ordinary(scale) or not _is_maximum(reduce) or not source.has_one_use():
+def _maximum_of_rows(value: SSAValue) -> tuple[Reduce, list[SSAValue], list[Operation]] | None:
+    """The reduction that a value is a positive multiple of, the numbers, and the ops."""
+    scales: list[SSAValue] = []
+    made: list[Operation] = []
+    while (found := scaled(value)) is not None:
+        source, scale = found
+        if not is_ordinary(scale) or not source.has_one_use():
+            return None
+        assert isinstance(value.owner, Operation)
+        made.append(value.owner)
+        scales.append(scale)
+        value = source
+    if not _is_maximum(value.owner):
         return None
-    assert isinstance(product, Operation)
-    return reduce, scale, [reduce, product]
+    return value.owner, scales[::-1], [value.owner, *made[::-1]]
 
 
 def _is_maximum(op: Operation | Block) -> TypeGuard[Reduce]:

@@ -94,16 +94,20 @@ def _free_slots(
     They do where half of the multiprocessors are idle: with 16 to 64 programs, products and
     recurrences gained 2 to 43%. With 132 and more, products of 128 x 128 gained up to 4%, and
     attention and persistent products lost up to 4%. And they do where the products of what is under
-    way take less time than a copy. Shared memory that CTAs leave over costs nothing. One slot alone
-    says that nothing is to be loaded ahead.
+    way take less time than a copy: always with one slot, which many kernels ask for since it leaves
+    other compilers more registers. Shared memory that CTAs leave over costs nothing.
     """
-    stages = asked.get("num_stages") or 1
+    stages = asked.get("num_stages")
+    if not profile.ring_bytes or stages is None:
+        return ()  # as many slots as memory holds
     few = 2 * sizes.programs <= chip.multiprocessors
-    if not profile.ring_bytes or stages == 1 or not (few or _exposed(profile, stages, chip)):
+    exposed = _exposed(profile, stages, chip)
+    if not (few or exposed or stages == 1):
         return ()
     own = chip if few else chip.divided(resident)
     room = own.shared_bytes - _shared(profile, 0) - SCRATCH
-    slots = min(room // profile.ring_bytes, chip.thresholds.hiding_slots)
+    most = chip.thresholds.hiding_slots if few or exposed else FEWEST_SLOTS
+    slots = min(room // profile.ring_bytes, most)
     return (("num_stages", slots),) if slots > stages else ()
 
 

@@ -1,7 +1,8 @@
 """What a single tile op simplifies to: constants, operands, or cheaper ops.
 
 `fold(op)` gives the values to use in place of the op's results (new ops are inserted before it),
-or None. Every rule holds for all values of the operands, signed zeros and NaN included.
+or None. Every rule holds for all values of the operands, NaN and signed zeros included (but for
+the sign of a zero that nothing shows).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tawa.base.numerics import Array, constant_attribute, round_to, value_dtype
 from tawa.base.spans import LOC
 from tawa.base.types import PtrType, element_of, shape_of
 from tawa.ir.elementwise import Map
+from tawa.tile.analysis.zero_signs import sign_of_zero_shows
 from tawa.tile.dialect import ops
 
 MULTIPLES = {"muli": 1, "mulf": 1.0, "divsi": 1, "divui": 1, "divf": 1.0, "divf_rn": 1.0}
@@ -26,7 +28,7 @@ NEUTRAL = {
     **MULTIPLES, "addi": 0, "subi": 0, "subf": 0.0, "ori": 0, "xori": 0, "shli": 0, "shrsi": 0,
     "shrui": 0, "addptr": 0,
 }  # fmt: skip
-"""Functions and the right operand that changes nothing (-0.0 + 0.0 is 0.0, so not `addf`)."""
+"""Functions and the right operand that changes nothing. `addf` is apart: -0.0 + 0.0 is 0.0."""
 
 ABSORBING = {"muli": 0, "andi": 0}
 """Functions and the operand that is the result."""
@@ -134,9 +136,21 @@ def _neutral(op: Map, name: str, constants: list[Array | None]) -> SSAValue | No
     commutes = op.scalar_function.commutative
     if commutes and name in NEUTRAL and _is(constants[0], NEUTRAL[name]):
         return right
+    if name == "addf":
+        return _plus_zero(op, constants)
     for index, value in enumerate((left, right)):
         if name in ABSORBING and _is(constants[index], ABSORBING[name]):
             return value
+    return None
+
+
+def _plus_zero(op: Map, constants: list[Array | None]) -> SSAValue | None:
+    """What zero is added to: always if it is negative, else where no zero's sign shows."""
+    for index, constant in enumerate(constants):
+        if constant is None or not _is(constant, 0.0):
+            continue
+        if bool(np.signbit(constant)) or not sign_of_zero_shows(op.result):
+            return op.arguments[1 - index]
     return None
 
 

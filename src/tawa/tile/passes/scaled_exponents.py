@@ -83,7 +83,7 @@ def _is_tile(op: Operation) -> bool:
 
 
 def _move_scale(op: Operation) -> None:
-    """Put a scaling by a positive number after a maximum, or a choice of infinity."""
+    """Put scalings by positive numbers after a maximum, or a choice of infinity."""
     if isinstance(op, Reduce) and op.kind.data in MAXIMA:
         found = scaled(op.value)
         if found is not None and is_ordinary(found[1]):
@@ -119,15 +119,20 @@ def _is_moved(op: Operation) -> bool:
 
 
 def _rescaled(op: Operation, moved: Operation, factor: SSAValue) -> None:
-    """Put `moved`, times the factor, in the place of `op`."""
+    """Put `moved`, times the factor, in the place of `op`; further scales move on as well."""
     result, before = op.results[0], [moved]
     shape = shape_of(result.type)
     times: SSAValue = factor
     if shape:
         before.append(Splat(factor, shape))
         times = before[-1].results[0]
-    product = Map("mulf", [moved.results[0], times])
+    product, operands = Map("mulf", [moved.results[0], times]), list(op.operands)
     _replace(op, [*before, product], product.result)
+    for value in operands:
+        if isinstance(value.owner, Map) and value.first_use is None:
+            value.owner.detach()
+            value.owner.erase()  # else what it is made of has another use
+    _move_scale(moved)
 
 
 # --- exponents ------------------------------------------------------------------------------------
@@ -135,24 +140,23 @@ def _rescaled(op: Operation, moved: Operation, factor: SSAValue) -> None:
 
 @dataclass
 class _Exponent:
-    """x * factors - m * further factors, as scalars to multiply; `work`: tile ops that make it."""
+    """x * factors - m, times further factors: scalars to multiply."""
 
     x: SSAValue
     factors: list[SSAValue]
     subtrahend: SSAValue
     shared: list[SSAValue] = field(default_factory=list[SSAValue])
     """Factors of both."""
-    work: int = 1
 
 
 def _contract(op: Map) -> None:
-    """`exp(c * x - m)` -> `exp2(fma(x, c', -m'))`, if that is less work on tiles."""
+    """`exp(c * x - m)` -> `exp2(fma(x, c', -m'))`, unless it is one subtraction as it is."""
     base = BASES[op.function.data]
     found = _exponent(op.arguments[0])
     if found is None or not _is_product(found.x):
         return
     thin = _thin(found.subtrahend)
-    if thin is None or found.work + (base != 1.0) <= 1:
+    if thin is None or not (found.factors or found.shared or base != 1.0):
         return
     builder = _Builder(op)
     shared = found.shared
@@ -169,22 +173,19 @@ def _contract(op: Map) -> None:
 
 def _exponent(value: SSAValue) -> _Exponent | None:
     """A value as a scaled tile less another tile, all that times scalars."""
-    op, shared, work = value.owner, list[SSAValue](), 0
+    op, shared = value.owner, list[SSAValue]()
     while (outer := scaled(value)) is not None:
         value, factor = outer
         shared.append(factor)
-        op, work = value.owner, work + 1
+        op = value.owner
     if not isinstance(op, Map) or op.function.data != "subf":
         return None
     x, subtrahend = op.arguments
     factors: list[SSAValue] = []
-    work += 1
     while (inner := scaled(x)) is not None:
-        # A product that is used once is contracted with the difference anyway.
-        work += bool(factors) or len(list(x.uses)) > 1
         x, factor = inner
         factors.append(factor)
-    return _Exponent(x, factors, subtrahend, shared, work)
+    return _Exponent(x, factors, subtrahend, shared)
 
 
 def _is_product(value: SSAValue) -> bool:

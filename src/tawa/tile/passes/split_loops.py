@@ -157,7 +157,7 @@ def runs_on(loop: scf.ForOp, options: Options) -> bool:
 
 
 def _is_costly(op: Map, least: int) -> bool:
-    """Whether a comparison is a mask of so many elements, which are chosen one by one."""
+    """Whether a comparison is a mask of so many elements, which are chosen or added one by one."""
     if shape_of(op.result.type) and math.prod(shape_of(op.result.type)) == 1:
         return False
     work, seen = [op.result], set[SSAValue]()
@@ -168,12 +168,30 @@ def _is_costly(op: Map, least: int) -> bool:
         seen.add(value)
         for use in value.uses:
             user = use.operation
-            if isinstance(user, Map) and user.function.data == "select" and use.index == 0:
-                if math.prod(shape_of(user.result.type)) >= least:
+            if _is_choice(user) and use.index == 0:
+                if _elements(user.results[0]) >= least or _is_spread_over(user.results[0], least):
                     return True
             elif spreads(user) or (isinstance(user, Map) and user.function.data in ("andi", "ori")):
                 work.append(user.results[0])
     return False
+
+
+def _is_choice(op: Operation) -> bool:
+    return isinstance(op, Map) and op.function.data == "select"
+
+
+def _elements(value: SSAValue) -> int:
+    return math.prod(shape_of(value.type))
+
+
+def _is_spread_over(value: SSAValue, least: int) -> bool:
+    """Whether a choice by row or column is repeated over a tile of so many elements."""
+    users = (use.operation for use in value.uses)
+    return any(
+        _elements(user.results[0]) >= least or _is_spread_over(user.results[0], least)
+        for user in users
+        if spreads(user)
+    )
 
 
 def _is_known_before(found: Linear, loop: scf.ForOp) -> bool:
