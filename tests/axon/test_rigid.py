@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +10,12 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.typing.errors import ContractViolation, NamedSizesAgree, ShapeMismatch
+from tawa.axon.typing.errors import (
+    ContractViolation,
+    NamedSizesAgree,
+    OtherLayout,
+    ShapeMismatch,
+)
 from tawa.axon.typing.language import axon as language
 from tawa.base.errors import TawaError
 
@@ -133,6 +139,41 @@ def test_sizes_are_checked_before_they_are_restated():
         axon.load(text)
 
 
+LAYOUTS = {
+    "a split": ('def f{h} (x: f32[n, h*k]) = rearrange{"n (k h) -> n h k", h = h} x', "(k h)"),
+    "a join": ("def f{h} (x: f32[n, h, k]) : f32[n, h*k] = "
+               'rearrange{"n h k -> n (k h)"} x', "(k h)"),
+    "groups": ("def f{g, h} (x: f32[n, g*h*2*k]) = "
+               'rearrange{"n (h g k) -> n g h k", g = g, h = h} x', "(h g k)"),
+    "equal factors": ("def f{p} (x: f32[b, c, h*p, w*p]) : f32[b, h*w, c*p*p] = "
+                      'rearrange{"b c (h p) (w q) -> b (h w) (p q c)", p = p, q = p} x', "(p q c)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_an_axis_is_taken_apart_as_it_is_laid_out(name: str):
+    text, group = LAYOUTS[name]
+    with pytest.raises(OtherLayout, match=f"`{re.escape(group)}` is not how"):
+        axon.load(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'def f{h} (x: f32[n, h*k]) = rearrange{"n (h k) -> n h k", h = h} x',
+        'def f{h} (x: f32[n, h*k]) : f32[n, k*h] = rearrange{"n (h k) -> n (k h)", h = h} x',
+        'def f (x: f32[n, 2*k]) = rearrange{"n (k two) -> n k two", two = 2} x',
+        'def f{g, h} (x: f32[n, g*h*2*k]) = rearrange{"n (gh k) -> n gh k", gh = g*h} x',
+        'def f{g} (x: f32[b, g*c]) : f32[b, g*c] = rearrange{"b (g c) -> b (c g)", g = g} x',
+        'def f{h} (x: f32[n, ?h1*?k]) = rearrange{"n (k h) -> n h k", h = h} x',
+        "def f{p} (x: f32[b, c, h*p, w*p]) : f32[b, h*w, p*p*c] = "
+        'rearrange{"b c (h p) (w q) -> b (h w) (p q c)", p = p, q = p} x',
+    ],
+)
+def test_layouts_that_fit_or_are_changed_on_purpose(text: str):
+    assert axon.load(text)["f"]
+
+
 ANNOTATED = Path(__file__).parents[2] / "examples" / "axon" / "annotated.ax"
 
 
@@ -140,6 +181,6 @@ def test_planted_mistakes_are_caught_when_loaded():
     every = axon_mutants.mutants(ANNOTATED.read_text())
     outcomes = [axon_mutants.tried(m) for m in axon_mutants.drawn(every, 30, 1)]
     caught = [outcome for outcome in outcomes if outcome.caught]
-    assert len(caught) >= 24
+    assert len(caught) >= 28
     assert sum(outcome.near for outcome in caught) >= 0.8 * len(caught)
     assert max(outcome.lines for outcome in caught) <= 25

@@ -53,6 +53,22 @@ class NamedSizesAgree(AxonError):
     )
 
 
+class OtherLayout(AxonError):
+    """A pattern takes an axis apart in another order than an annotation writes its factors in."""
+
+    explanation = (
+        "`t[b, h*k]` says that an axis consists of `h` groups of `k` numbers: the first factor is "
+        "the outermost. A pattern `(k h)` for this axis has the right sizes and takes the wrong "
+        "numbers together. Change the order there, or that of the product where the axis is laid "
+        "out so."
+    )
+    example = (
+        "from tawa.axon.typing.language import axon\n"
+        "axon().check('def f{h} (x: f32[n, h*k]) = '\n"
+        "             'rearrange{\"n (k h) -> n h k\", h = h} x')"
+    )
+
+
 class BadPattern(AxonError):
     """The pattern of an `einsum` or `rearrange` can't be read."""
 

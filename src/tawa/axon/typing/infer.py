@@ -7,7 +7,7 @@ at once: they are never passed on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from tawa.axon.sizes.choices import largest, smallest
@@ -28,6 +28,7 @@ from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing import syntax as x
 from tawa.axon.typing.blame import shape_error
 from tawa.axon.typing.errors import BadPattern, StaticArgumentError
+from tawa.axon.typing.layout import Layouts
 from tawa.axon.typing.rigid import identified, identified_error, stretched, stretched_error
 from tawa.axon.typing.slips import KEPT
 from tawa.base.source import Span
@@ -107,6 +108,7 @@ class AxonInference(Inference):
         self._reading: Span | None = None
         self._sizes: dict[Variable, Span] = {}
         self._flexible: set[Variable] = set()
+        self._layouts = Layouts()
         solver.explain = self.clash_error
         self.named_sizes: dict[str, dict[str, Variable]] = {}
         """The sizes that each definition names in its annotations."""
@@ -122,6 +124,10 @@ class AxonInference(Inference):
         for name, scheme in schemes.items():  # now the types of values' numbers are known
             schemes[name] = replace(scheme, type=self.solver.resolve(scheme.type))
         return schemes
+
+    def _definition_group(self, group: Sequence[s.Definition]) -> None:
+        self._layouts = Layouts()
+        super()._definition_group(group)
 
     def definition(self, definition: s.Definition) -> Term:
         """The type of a definition, with its static parameters."""
@@ -207,6 +213,7 @@ class AxonInference(Inference):
     def _item(self, item: s.Node) -> Item:
         self._reading = item.span
         if isinstance(item, x.DimSyntax):
+            self._layouts.write(item, self.read_dim)
             return self._positive(self.read_dim(item), item)
         if isinstance(item, x.Spread):
             return self._spread(item)
@@ -294,6 +301,7 @@ class AxonInference(Inference):
 
     def check_names(self, names: dict[str, Variable]) -> None:
         """Refuse named sizes that turned out to be a number, or what other names say."""
+        self._layouts.check(self.solver)
         free = self._flexible | self.solver.restated
         rigid = {n: v for n, v in names.items() if v in self._sizes and v not in free}
         found = identified(self.solver, rigid)
@@ -424,7 +432,9 @@ class AxonInference(Inference):
         instance = self.solver.instantiate(scheme, origin)
         self.instances[name] = instance
         self.patterns[name] = first.value
-        self.statics[name] = {key: instance.mapping[v] for key, v in variables.items()}
+        sizes = {key: instance.mapping[v] for key, v in variables.items()}
+        self._layouts.take(pattern, sizes, first.span)
+        self.statics[name] = {**sizes}
         for argument in arguments[1:]:
             if argument.name not in variables:
                 raise BadPattern("the pattern has no such name", span=argument.span)
