@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -233,3 +236,36 @@ def test_invariants_of_loops() -> None:
     first = next(iter(function.blocks.values()))
     before = [reg for item in first.instructions for reg in defined(item)]
     assert before.index(moved) < before.index(also_moved)
+
+
+@pytest.mark.parametrize(
+    ("slopes", "order"),
+    [
+        ("b", lambda n: np.arange(n)),
+        ("tabulate n (fn k -> b.[n - 1 - k])", lambda n: np.arange(n)[::-1]),
+        ("tabulate n (fn k -> b.[k - k % 2])", lambda n: np.arange(n) // 2 * 2),
+        ("tabulate n (fn k -> if k == 3 then 1.5 else b.[k])", lambda n: np.arange(n)),
+    ],
+)
+@pytest.mark.parametrize("n", [5, 19])
+def test_products_with_parameters_wherever_they_lie(
+    slopes: str, order: Callable[[int], Any], n: int
+) -> None:
+    source = (
+        "input xs : vector[vector[float]]\ninput y : vector[float]\ninput n : int\n"
+        "def main () = let b = repeat n (fn () -> sample (normal 0 1)) in\n"
+        f"  let c = {slopes} in iteri (fn i v -> observe (normal (dot c xs.[i]) 1) v) y; b.[0]"
+    )
+    random = np.random.default_rng(n)
+    x, y, q = random.normal(size=(7, n)), random.normal(size=7), random.normal(size=n)
+    density, block = cuppl.model(source).density({"xs": x.tolist(), "y": y.tolist(), "n": n})
+    density(np.zeros(n))
+    _, gradient = density(q)
+    chosen, fixed = order(n), "1.5" in slopes
+    c = np.where(fixed & (np.arange(n) == 3), 1.5, q[chosen])
+    expected = -q
+    by_place = x.T @ (y - x @ c)
+    by_place[3] = 0.0 if fixed else by_place[3]
+    np.add.at(expected, chosen, by_place)
+    assert gradient == pytest.approx(expected, abs=1e-9)
+    assert len(block)

@@ -11,8 +11,8 @@ from tawa import cuppl
 from tawa.cuppl.core.ir import print_function
 from tawa.cuppl.cpu import engine
 from tawa.cuppl.cpu.executable import driver_program
+from tawa.cuppl.cpu.group_text import GROUP_NATIVES
 from tawa.cuppl.cpu.llvm import emit_unit
-from tawa.cuppl.cpu.transposed import TRANSPOSING
 from tawa.cuppl.cpu.units import Unit, cut
 from tawa.cuppl.lowering.pipeline import lower
 from tawa.cuppl.translation import kept_natives, native
@@ -33,7 +33,7 @@ def test_long_natives_and_drivers_are_units_of_their_own() -> None:
     own = {function.name for function in found[""].functions}
     assert {"machine", "run_machine", "log"} <= own  # short natives are compiled in
     assert own.isdisjoint({"sample_gamma", "lgamma", "advance", "philox_ahead"})
-    assert found[""].public == {"run_machine", "run_segment", *TRANSPOSING}
+    assert found[""].public == {"run_machine", "run_segment", *GROUP_NATIVES}
     defined = [f.name for u in found.values() for f in u.functions if f.name in u.public]
     assert len(defined) == len(set(defined))
 

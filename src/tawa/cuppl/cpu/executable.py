@@ -23,10 +23,10 @@ from tawa.cuppl.cpu.engine import (
     object_code,
     object_key,
 )
+from tawa.cuppl.cpu.group_text import GROUP_NATIVES, group_stubs, group_text
 from tawa.cuppl.cpu.lanes import LaneUnit, lanes_units
 from tawa.cuppl.cpu.llvm import emit_llvm, emit_unit
 from tawa.cuppl.cpu.memory import masks_of, object_table
-from tawa.cuppl.cpu.transposed import TRANSPOSING, transposing_stubs, transposing_text
 from tawa.cuppl.cpu.units import Unit, cut
 from tawa.cuppl.lowering.divergence import APART, TOGETHER
 from tawa.cuppl.lowering.frames import SEGMENT
@@ -64,8 +64,11 @@ KEPT = (
 
 Words = npt.NDArray[np.int64]
 FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
-AHEAD = {"next_bits": "next_bits_ahead", "restore_draw": "restore_draw_ahead"}
-"""Natives that are something else on a CPU, with the same results: draws are made ahead."""
+AHEAD = {
+    "next_bits": "next_bits_ahead", "restore_draw": "restore_draw_ahead",
+    "spread_product": "spread_product_wide",
+}  # fmt: skip
+"""Natives that are something else on a CPU, with the same results: what is many at a time."""
 BYTES_A_LEVEL = 2048
 """Native stack set aside for each level of recursion."""
 
@@ -168,7 +171,7 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     program.add(main_wrapper(lowered, stacked="smc_thread" not in entry))
     program.add(taped_wrapper(lowered))
     program.add(lanes_wrapper())
-    for function in (segment_wrapper(), *transposing_stubs()):
+    for function in (segment_wrapper(), *group_stubs()):
         program.add(function)
     entries = entry.split()
     for name in entries:
@@ -212,8 +215,8 @@ def native_modules(lowered: Lowered, entry: str = "", lanes: bool = True) -> lis
     found = together(lowered, program) if lanes else []
     elsewhere = frozenset(("run_lanes", "run_segment")) if found else frozenset[str]()
     if "run_segment" in program.functions:
-        elsewhere |= frozenset(TRANSPOSING)
-        found = [*found, Module(transposing_text, f"transposing {own_source()}")]
+        elsewhere |= frozenset(GROUP_NATIVES)
+        found = [*found, Module(group_text, f"groups {own_source()}")]
     return [*modules(program, exported, elsewhere), *found]
 
 

@@ -29,10 +29,13 @@ from tawa.cuppl.natives.rows import (
     ROWS,
     TOP_OUT,
     WEIGHTS,
+    expect_rows,
+    gather_block,
     going_lanes,
     own_rows,
     parents_rows,
     ready_lanes,
+    scatter_block,
     settle_lanes,
 )  # fmt: skip
 from tawa.cuppl.numeric.addresses import address_of, int_of
@@ -53,24 +56,6 @@ def run_segment(ctx: Context, stacks: int, top: int, limit: int) -> int:
     raise NotImplementedError
 
 
-@external
-def gather_block(ctx: Context, rows: int, stacks: int, block: int) -> None:
-    """Put a block of eight rows' words side by side: `block` bytes from the start of each."""
-    raise NotImplementedError
-
-
-@external
-def scatter_block(ctx: Context, rows: int, stacks: int, block: int) -> None:
-    """Put a block of words that lie side by side into eight rows."""
-    raise NotImplementedError
-
-
-@external
-def expect_rows(ctx: Context, numbers: int, rows: int, width: int) -> None:
-    """Say that eight rows, whose numbers are given, will be read soon."""
-    raise NotImplementedError
-
-
 @native
 def taken_of(c: Ints, t: int) -> Ints:
     """Where it is counted how many of a thread's particles are taken."""
@@ -84,8 +69,8 @@ def note_rows(ctx: Context, c: Ints, stacks: Ints, first: int, last: int, parent
     count = last - first
     if c[COPYING] == 1:
         if count == GROUP:
-            own = address_of(int_of(parents) + 8 * first)
-            parents_rows(stacks, own, c[OTHER], width)
+            own = int_of(parents) + 8 * first
+            parents_rows(ctx, int_of(stacks), own, c[OTHER], width)
             later = min(first + AHEAD, c[PARTICLES] - GROUP)
             expect_rows(ctx, int_of(parents) + 8 * later, c[OTHER], width)
         else:
@@ -93,7 +78,7 @@ def note_rows(ctx: Context, c: Ints, stacks: Ints, first: int, last: int, parent
                 parent = parents[first + min(slot, count - 1)]
                 stacks[ROWS + slot] = c[OTHER] + width * parent
     else:
-        own_rows(stacks, c[STATE] + width * first, width)
+        own_rows(ctx, int_of(stacks), c[STATE] + width * first, width)
         for slot in range(count, GROUP):
             stacks[ROWS + slot] = stacks[ROWS + count - 1]
 
@@ -121,7 +106,7 @@ def choose_lanes(ctx: Context, c: Ints, stacks: Ints, count: int) -> tuple[int, 
     if lead == count:
         return 0, 0
     top = stacks[lead] & TOP_MASK
-    ready = ready_lanes(stacks, start, top) & ((1 << count) - 1)
+    ready = ready_lanes(ctx, int_of(stacks), start, top) & ((1 << count) - 1)
     if ready != ALL:
         for slot in range(GROUP):
             if (ready >> slot) & 1 == 0:
@@ -137,7 +122,7 @@ def put_back(
     """Put words and weights where they belong; those of particles that are not done nowhere."""
     stacks = address_of(mine[STACKS])
     width = 8 * c[WIDTH]
-    own_rows(stacks, c[STATE] + width * first, width)
+    own_rows(ctx, int_of(stacks), c[STATE] + width * first, width)
     if done == ALL:
         for slot in range(GROUP):
             logw[first + slot] = float_of_bits(stacks[WEIGHTS + slot])
@@ -177,7 +162,7 @@ def run_group(
         return 0, 0
     height = c[HEADER] if outcome == NOBODY else stacks[TOP_OUT] // GROUP
     following = FINISHED_FLAG if outcome < 0 else (c[STEP] + 1) << 32
-    done = settle_lanes(stacks, ready, c[HEADER], height, following)
-    going = going_lanes(stacks, done)
+    done = settle_lanes(ctx, mine[STACKS], ready, c[HEADER], height, following)
+    going = going_lanes(ctx, mine[STACKS], done)
     put_back(ctx, c, mine, first, done, height, logw)
     return done, going

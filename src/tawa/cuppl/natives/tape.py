@@ -7,6 +7,7 @@ the words of the tape are in the context while a run records, where nothing else
 
 from __future__ import annotations
 
+from tawa.cuppl.natives.runs import spread_run
 from tawa.cuppl.numeric.addresses import address_of, floats_at, int_of
 from tawa.cuppl.numeric.elementary import cos, exp, sin
 from tawa.cuppl.numeric.philox import next_uniform
@@ -107,6 +108,23 @@ def spread_product(ctx: Context, adjoints: Ints, v: int, w: int, count: int, own
         return
     places = address_of(v + ctx.tape_delta)
     others = floats_at(w)
+    for k in range(count):
+        place = places[k]
+        if place != 0:
+            adjoints[place] = bits_of(float_of_bits(adjoints[place]) + own * others[k])
+
+
+@native
+def spread_product_wide(
+    ctx: Context, adjoints: Ints, v: int, w: int, count: int, own: float
+) -> None:
+    """`spread_product`, many adjoints at a time if they lie side by side."""
+    if not in_heap(ctx, v):
+        return
+    places = address_of(v + ctx.tape_delta)
+    others = floats_at(w)
+    if count >= 8 and spread_run(floats_at(int_of(adjoints)), places, others, count, own):
+        return
     for k in range(count):
         place = places[k]
         if place != 0:
