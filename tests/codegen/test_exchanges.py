@@ -62,3 +62,29 @@ def test_lanes_that_want_words_of_one_bank_wait(stride: int, size: int, times: i
     banks = [word % BANKS for word in words]
     assert max(map(banks.count, banks)) == times
     assert wavefronts(layout, size) == times
+
+
+def halves(*order: int) -> Layout:
+    """A tile of two elements along each dimension: the first of `order` in lanes, others in one."""
+    modes = [Mode(2, d, 1) for d in order]
+    return Layout((2,) * len(order), tuple(modes[5:]), tuple(modes[:5]), ())
+
+
+def test_of_the_orders_of_a_sort_none_is_quicker() -> None:
+    """As for two dimensions, each of 720 by itself."""
+    source, result = halves(0, 1, 2, 3, 4, 5), halves(5, 4, 3, 2, 0, 1)
+    order, write, read = layouts_of_exchange(source, result, 4)
+    every: list[tuple[int, tuple[int, ...], Layout, Layout]] = []
+    for other in permutations(range(6)):
+        plain = source.permuted(other), result.permuted(other)
+        for sides in (plain, (along_last(plain[0]), along_last(plain[1]))):
+            every.append((sum(wavefronts(side, 4) for side in sides), other, *sides))
+    assert (order, write, read) == min(every, key=lambda way: way[0])[1:]
+
+
+def test_of_many_dimensions_the_last_three_are_chosen():
+    source, result = halves(*range(9)), halves(*reversed(range(9)))
+    order, write, read = layouts_of_exchange(source, result, 4)
+    assert list(order[:6]) == sorted(order[:6])
+    taken = wavefronts(write, 4) + wavefronts(read, 4)
+    assert taken < wavefronts(source, 4) + wavefronts(result, 4)
