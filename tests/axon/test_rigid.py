@@ -129,6 +129,20 @@ def test_a_named_size_is_not_stretched_to_another():
     assert axon.load(text.replace("axis = 1} w", "axis = 2} w"))["read"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "(y: t[n, k]) : t[n, k] = y * x",
+        "(y: t[n, k]) : t[n, 2*k] = let z = y * x in concat z z",
+        "(y: t[n, k]) : t[n, k + 3] = concat (y * x) (c @ zeros{[k, 3]})",
+        "(y: t[n, 2*k]) : t[n, 2*k] = let a, b = halves y in concat (a * x) (b * c)",
+    ],
+)
+def test_what_is_broadcast_and_then_joined_is_found(body: str):
+    with pytest.raises(NamedSizesAgree, match="`d` is 1 or `k` here"):
+        axon.load(f"def f (c: t[n, k]) (x: t[n, d]) {body}")
+
+
 def test_sizes_are_checked_before_they_are_restated():
     text = (
         "def pairs (x: t[b, d]) (s: t[b, f, d]) =\n"

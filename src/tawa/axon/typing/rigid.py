@@ -7,6 +7,7 @@ of something is no contradiction: it stays in the type as a condition.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tawa.axon.sizes.choices import largest_options
@@ -67,16 +68,24 @@ def stretched(solver: AxonSolver, names: dict[str, Variable]) -> Stretched | Non
     for constraint in solver.waiting():
         if not isinstance(constraint, Equal):
             continue
-        sides = (solver.dim(constraint.left), solver.dim(constraint.right))
-        for one, other in (sides, sides[::-1]):
-            options = largest_options(one)
+        difference = solver.dim(constraint.left) - solver.dim(constraint.right)
+        for options, other in _maxima(difference):
             others = [option for option in options if option != other]
-            if options and other in named and all(option in named for option in others):
+            if other in named and all(option in named for option in others):
                 pair = {others[0], other}
                 return Stretched(
                     named[others[0]], named[other], _broadcast(solver, pair, constraint)
                 )
     return None
+
+
+def _maxima(difference: Dim) -> Iterator[tuple[tuple[Dim, ...], Dim]]:
+    """The options of each maximum in a difference that is 0, and what the maximum thereby is."""
+    for monomial, c in difference.terms:
+        options = largest_options(Dim(((monomial, 1),)))
+        rest = tuple((other, -d) for other, d in difference.terms if other != monomial)
+        if options and all(d % c == 0 for _, d in rest):
+            yield options, Dim(tuple((other, d // c) for other, d in rest))
 
 
 def _broadcast(solver: AxonSolver, pair: set[Dim], otherwise: Constraint) -> Origin:
