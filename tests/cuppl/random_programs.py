@@ -1,8 +1,8 @@
 """Random programs of finite choices, and what must hold for each of them.
 
-Eight particles at once give the bits of one after the other, and so do SMC's when nothing is
-resampled; importance sampling, SMC and enumeration agree. Run it for more programs than a test has
-time for: `python tests/cuppl/random_programs.py FIRST COUNT`.
+Eight particles at once give the bits of one after the other, with and without resampling;
+importance sampling, SMC and enumeration agree. Run it for more programs than a test has time for:
+`python tests/cuppl/random_programs.py FIRST COUNT`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tawa import cuppl
 from tawa.cuppl.cpu import executable as ex
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.settings import Limits
-from tawa.cuppl.inference.smc import SmcRun
+from tawa.cuppl.inference.smc import SmcRun, run_smc
 from tawa.cuppl.lowering.pipeline import lower
 from tawa.cuppl.typing.failures import FAILURES
 from tawa.functional.errors import FunctionalError
@@ -146,6 +146,27 @@ def alone(model: cuppl.Model, lanes: bool) -> SmcRun:
     return run_importance(executable, workers, 200, 7, Limits())
 
 
+def filtered(model: cuppl.Model, lanes: bool) -> SmcRun | str:
+    """A run of SMC that resamples often, eight particles at once or not; or why it failed."""
+    executable = ex.Executable.build(lower(model.elaborated, True), lanes=lanes)
+    if executable.lowered.machine is None:
+        return "no weights"
+    workers, _block = model.workers(None, 1)
+    try:
+        return run_smc(executable, workers, 203, 7, 0.9, Limits())
+    except FunctionalError as error:
+        return str(error)
+
+
+def same(one: SmcRun | str, other: SmcRun | str) -> bool:
+    """Whether two runs have the same bits, or failed alike."""
+    if isinstance(one, str) or isinstance(other, str):
+        return one == other
+    return np.array_equal(one.results, other.results) and np.array_equal(
+        one.log_weights, other.log_weights
+    )
+
+
 def outcome(source: str, method: str) -> tuple[Outcome, float]:
     """The probability of each result (or the error's name), and the effective sample size."""
     try:
@@ -179,10 +200,9 @@ def problems(source: str) -> list[str]:
     if isinstance(exact, str):
         return out
     model = cuppl.model(source)
-    together, one = alone(model, True), alone(model, False)
-    if not (np.array_equal(together.results, one.results)
-            and np.array_equal(together.log_weights, one.log_weights)):  # fmt: skip
-        out.append("lanes: other bits than one by one")
+    for run in (alone, filtered):
+        if not same(run(model, True), run(model, False)):
+            out.append(f"{run.__name__}: together, particles have other bits than one by one")
     return out
 
 

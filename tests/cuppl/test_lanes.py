@@ -14,6 +14,7 @@ from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.inference.smc import SmcRun
 from tawa.cuppl.lowering.pipeline import lower
 from tawa.cuppl.typing.failures import InvalidParameter
+from tawa.functional.errors import FunctionalError
 
 XS = [0.1 * k for k in range(-10, 11)]
 CURVE = """
@@ -148,3 +149,16 @@ def test_a_failure_is_that_of_the_first_particle() -> None:
     assert notes[0] == notes[1]
     assert "normal needs sd > 0" in notes[0]
     assert "particle " in notes[0]
+
+
+@pytest.mark.parametrize("method", ["importance", "smc"])
+@pytest.mark.parametrize(
+    "wrong", ["observe (normal 0 (float k)) 0.1", "observe (normal 0 1) (1.0 / float (100 // k))"]
+)
+def test_a_failure_is_no_weight_of_0(wrong: str, method: str) -> None:
+    """What a lane computes after its failure must not look like a rejection."""
+    source = f"def main () = let k = sample (uniform_int 0 400) in {wrong}; condition (k > 0); k"
+    model = cuppl.model(source)
+    assert has_lanes(model)
+    with pytest.raises(FunctionalError, match=r"sd > 0|division by zero"):
+        getattr(model, method)(5000, seed=1, threads=1)

@@ -439,7 +439,8 @@ class LaneFunction(LaneText):
             self.store(src, self.field(name), FIELD)
             return
         kind, value = lane_type(src.type, True), self.vector(src)
-        if self.live or self.partial:
+        # A lost lane keeps its weight, by which it is known later whether it was 0.
+        if self.live or self.partial or name == "weight":
             old = self.value(f"load {kind}, ptr %{name}")
             value = self.select(self.lanes(), kind, value, old)
         self.emit(f"store {kind} {value}, ptr %{name}")
