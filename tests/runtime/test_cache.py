@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import tawa
 from tawa.runtime.cache import (
+    ROOM,
     SPARE,
     UNFINISHED_SECONDS,
     Cache,
@@ -345,3 +346,14 @@ def test_room_that_is_just_enough(tmp_path: Path) -> None:
     limit = next(n for n in range(60 * size, 64 * size) if (n - n // SPARE) % size == 0)
     Cache(tmp_path, limit=limit).trim()
     assert len(list(tmp_path.rglob("*.kernel"))) * size == limit - limit // SPARE
+
+
+def test_room_is_used_up_to_the_last_byte(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    fits = cache._fits  # pyright: ignore[reportPrivateUsage]
+    assert not fits(0)  # nobody has looked yet
+    (tmp_path / ROOM).write_text("100")
+    assert [fits(60), fits(40), fits(0), fits(1), fits(0)] == [True, True, True, False, False]
+    assert (tmp_path / ROOM).read_text() == "-1"
+    (tmp_path / ROOM).write_text("?")
+    assert not fits(0)
