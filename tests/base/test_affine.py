@@ -10,7 +10,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Block, SSAValue
 
-from tawa.ir.affine import Affine, Part, affine, apart
+from tawa.ir.affine import MOST_TERMS, Affine, Part, affine, apart
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 
@@ -89,3 +89,21 @@ def test_a_counter_of_known_bounds() -> None:
     assert counter is not None
     assert apart(counter, Affine(8), 0, 0)
     assert not apart(counter, Affine(7), 0, 0)
+
+
+@pytest.mark.parametrize("parts", [0, 1, 5])
+def test_long_sums_are_not_followed(parts: int) -> None:
+    """Terms and parts count together."""
+    block = Block(arg_types=[i32] * (MOST_TERMS + 1))
+    for terms in range(MOST_TERMS + 2 - parts):
+        value = integer_constant(7, i32).result
+        for argument in block.args[: terms + parts]:
+            value = Map("addi", [value, argument]).result
+        known = set(block.args[:parts])
+
+        def leaf(found: SSAValue, known: set[SSAValue] = known) -> Affine | None:
+            return Affine(parts=(Part(1, 0, 3),)) if found in known else None
+
+        found = affine(value, leaf)
+        assert (found is None) is (terms + parts > MOST_TERMS)
+        assert found is None or (len(found.terms), len(found.parts)) == (terms, parts)

@@ -12,7 +12,9 @@ from xdsl.dialects.builtin import TensorType, f16, i32
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.dialect.ops import Consumed, Create, GetEnter
+from tawa.aref.dialect.ops import Consumed, Create, GetEnter, ViewRead
+from tawa.machine.chips import H100
+from tawa.pipeline.dependence_graph import _slots  # pyright: ignore[reportPrivateUsage]
 from tawa.pipeline.expand import Schedule
 from tawa.pipeline.schedule import (
     SMALL,
@@ -154,3 +156,20 @@ def test_values_come_before_their_readers() -> None:
             may = [n for n in left if not any(b == n and a in left for a, b in waits)]
             assert number == min(may, key=key.__getitem__)
             left.remove(number)
+
+
+def test_slots_that_an_iteration_holds() -> None:
+    """From the issue of its copies, which take their latency and their bytes, to the last reader."""
+    rings = [Create(2, [TILE]), Create(3, [TILE, TILE]), Create(2, [TILE])]
+    gets = [GetEnter(ring.ref) for ring in rings]
+    reads = [ViewRead(get.views[0]) for get in gets]
+    uses = [Made(operands=[read.result]) for read in reads]
+    backs = [Consumed(get.ref, get.token, "none") for get in gets]
+    nodes = {op: node(n) for n, op in enumerate((*gets[:2], *reads[:2], *uses, *backs))}
+    found = _slots(nodes, {rings[0].ref: 2, rings[1].ref: 3}, H100)  # type: ignore[arg-type]
+    assert [(slot.get, slot.depth) for slot in found] == [(nodes[gets[0]], 2), (nodes[gets[1]], 3)]
+    for slot, back, read, use, tiles in zip(found, backs, reads, uses, (1, 2), strict=False):
+        assert set(map(id, slot.readers)) == {id(nodes[op]) for op in (back, read, use)}
+        assert slot.load == H100.copy_latency + round(tiles * 8192 / H100.l2_share)
+    assert _slots(nodes, {}, H100) == []  # type: ignore[arg-type]
+    assert _slots(nodes, {rings[2].ref: 2}, H100) == []  # its get is no node  # type: ignore[arg-type]

@@ -293,3 +293,27 @@ def test_wrong_constraints_are_told() -> None:
         op(line + "(tensor<6x4xi32>) -> tensor<6x4xi32>")
     with pytest.raises(VerifyException, match="tensors of one shape expected"):
         op(line.replace('"=r"', '"=r,r"') + "(tensor<6x4xi32>) -> tensor<6xi32>")
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+@pytest.mark.parametrize("axis", [0, 1])
+def test_combinations_take_every_element_once(count: int, axis: int) -> None:
+    """However many there are: sums and products of small whole numbers are exact."""
+    both = ("{{\n^bb0(%x : f32, %y : f32, %z : f32, %w : f32):\n  %s = ew.map addf(%x, %z) : (f32, f32) -> f32\n"
+            "  %q = ew.map mulf(%y, %w) : (f32, f32) -> f32\n  tile.yield %s, %q : f32, f32\n}}")  # fmt: skip
+    source = op("%u, %v = tile.reduce_with %a, %b axis 0 : "
+                f"{MATRIX}, {MATRIX} -> tensor<4xf32>, tensor<4xf32> {both.format()}")  # fmt: skip
+    shape = (count, 3) if axis == 0 else (3, count)
+    value = np.random.default_rng(count).integers(1, 4, shape).astype(np.float32)
+    of = Made(result_types=[TensorType(f32, shape)] * 2).results
+    total, whole = ReduceWith(list(of), axis, source.body.clone()).evaluate(value, value)
+    np.testing.assert_array_equal(total, value.sum(axis))
+    np.testing.assert_array_equal(whole, value.prod(axis))
+    for reverse in (False, True):
+        scan = ScanWith(list(of), axis, source.body.clone(), reverse=reverse)
+        running, products = scan.evaluate(value, value)
+        turned = np.flip(value, axis) if reverse else value
+        expected = [np.cumsum(turned, axis), np.cumprod(turned, axis)]
+        expected = [np.flip(e, axis) for e in expected] if reverse else expected
+        np.testing.assert_array_equal(running, expected[0])
+        np.testing.assert_array_equal(products, expected[1])
