@@ -89,8 +89,8 @@ def warp_product(view: SSAValue) -> WarpDot:
     return WarpDot(view, view, of(made(SUMS)), "tf32")
 
 
-def issue(view: SSAValue) -> DotIssue:
-    return DotIssue((view, view, of(made(SUMS))))
+def issue(view: SSAValue, added: SSAValue | None = None) -> DotIssue:
+    return DotIssue((view, view, added or of(made(SUMS))))
 
 
 class Group:
@@ -161,6 +161,19 @@ def test_products_of_a_block_that_has_ended_are_over_if_they_are_waited_for(wait
     first, second = copy(), copy()
     g.add(branch(first, warp_product(first.view)), second)
     assert g.shared() == {}
+
+
+@pytest.mark.parametrize(("sums", "places"), [(4, 5), (13, 14), (14, 2)])
+def test_of_many_copies_those_of_one_sum_make_way(sums: int, places: int) -> None:
+    """A sum that goes on is over when it is waited for; that costs a meeting, which few do not."""
+    g, copies = Group(), list[Stage]()
+    for _ in range(sums):
+        first, second = copy(), copy()
+        one = issue(first.view)
+        two = issue(second.view, one.result)
+        g.add(branch(first, second, one, two, DotWait(0, [two.result])))
+        copies += first, second
+    assert len(copies) - len(g.shared()) == places
 
 
 def test_copies_inside_of_a_block_do_not_take_what_is_outside() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.analysis.slots import swizzle_for
@@ -15,9 +17,10 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
 )
 from tawa.base.spans import copy_span
-from tawa.base.types import element_of, shape_of
+from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.walking import every
+from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import (
     Load,
@@ -63,13 +66,27 @@ def memory_shared(group: WarpGroup) -> dict[Stage, Stage]:
 
     Pipelining leaves an iteration's copy once in a loop, and once more behind it; one product after
     the other, each with its own operands, needs the memory of few. Of memory that is free a copy
-    takes what has been for longest, so that warps have met since.
+    takes what has been for longest, so that warps have met since. Where copies would take most of
+    shared memory, those of products whose sum another one goes on with make way, too.
     """
+    found, places = _places(group, sums=False)
+    if sum(_bytes(place[0]) for place in places) > SM_90A.shared_bytes // 2:
+        found, _ = _places(group, sums=True)
+    return found
+
+
+def _bytes(copy: Stage) -> int:
+    tile = copy.value.type
+    return math.prod(shape_of(tile)) * byte_size(element_of(tile))
+
+
+def _places(group: WarpGroup, *, sums: bool) -> tuple[dict[Stage, Stage], list[list[Stage]]]:
+    """The copies that go where earlier ones went, and all copies by their places."""
     found: dict[Stage, Stage] = {}
     places: list[list[Stage]] = []
     for op in [op for op in every(group) if isinstance(op, Stage) and op.buffer is None]:
         for place in places:
-            if op.view.type == place[0].view.type and all(_is_over(e, op) for e in place):
+            if op.view.type == place[0].view.type and all(_is_over(e, op, sums) for e in place):
                 found[op] = place[0]
                 place.append(op)
                 places.remove(place)
@@ -77,14 +94,14 @@ def memory_shared(group: WarpGroup) -> dict[Stage, Stage]:
                 break
         else:
             places.append([op])
-    return found
+    return found, places
 
 
-def _is_over(earlier: Stage, later: Stage) -> bool:
+def _is_over(earlier: Stage, later: Stage, sums: bool) -> bool:
     """Whether products that read a copy are done before a later one.
 
     Those of warps are where they stand. Those of warp groups have to be waited for, in a block that
-    ends before the later copy.
+    ends before the later copy; or with `sums` another one that goes on with what they add up to.
     """
     block = earlier.parent
     assert block is not None
@@ -98,13 +115,16 @@ def _is_over(earlier: Stage, later: Stage) -> bool:
     inside = block.find_ancestor_op_in_block(later)
     if inside is not None:
         return inside is later and all(_stands_before(r, later) for r in readers)
-    return all(
-        isinstance(r, DotIssue)
-        and any(
-            isinstance(u.operation, DotWait) and u.operation.parent is block for u in r.result.uses
-        )
-        for r in readers
-    )
+    return all(isinstance(r, DotIssue) and _awaited(r, block, sums) for r in readers)
+
+
+def _awaited(product: DotIssue, block: Block, sums: bool) -> bool:
+    """Whether a block waits for a product, or with `sums` for one that adds to it."""
+    users = [u.operation for u in product.result.uses if u.operation.parent is block]
+    if any(isinstance(user, DotWait) for user in users):
+        return True
+    others = [u for u in users if isinstance(u, DotIssue) and u.accumulator is product.result]
+    return sums and any(_awaited(other, block, sums) for other in others)
 
 
 def _stands_before(reader: Operation, op: Operation) -> bool:
