@@ -218,3 +218,24 @@ def test_a_turn_before_the_loop_counts_as_work():
     assert cut is not None
     assert cut.before == 3000
     assert cut.factor == pytest.approx(20 / (1 + len(cut.kept)))
+
+
+@tawa.jit
+def ragged(x, lengths, out, WIDTH: tl.constexpr, N: tl.constexpr):
+    """Sums of rows whose lengths are loaded."""
+    row, total = tl.program_id(0), tl.zeros((N,), tl.float32)
+    for at in range(0, tl.load(lengths + row), N):
+        total += tl.load(x + row * WIDTH + at + tl.arange(0, N))
+    tl.store(out + row * N + tl.arange(0, N), total)
+
+
+def test_lengths_are_read_from_the_hosts_arrays() -> None:
+    width, n = 1 << 16, 1024
+    x, out = np.zeros((8, width), np.float32), np.zeros((8, n), np.float32)
+
+    def time(lengths) -> float:
+        return ragged.predict(x, lengths, out, width, n, grid=(8,)).us
+
+    none, some, whole = (time(np.full(8, k * width // 4, np.int32)) for k in (0, 1, 4))
+    assert none < some < whole
+    assert some < time(np.int32([width] + [0] * 7)) <= whole

@@ -1,6 +1,7 @@
 """The predicted time of a kernel's launch: compiled for its arguments, replayed in the model.
 
-Only the sizes of arrays are used, wherever they lie, so that nothing is launched or copied.
+Of arrays only the sizes are used, wherever they lie, so that nothing is launched or copied. But for
+this: lengths and the like that a kernel's loops depend on are read, of arrays in the host's memory.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def resident(compiled: Compiled, target: Chip) -> int | None:
 
 
 def stand_in(value: Any) -> Any:
-    """What has the sizes of an array or a descriptor, in memory of the host that is not touched."""
+    """What has the sizes of an array or a descriptor, zeros in memory of the host."""
     described = descriptor_of(value)
     if described is not None:
         if isinstance(described.base, np.ndarray):
@@ -98,5 +99,5 @@ def stand_in(value: Any) -> Any:
 
 def _empty(shape: Sequence[int], element_type: str) -> Any:
     dtype: Any = np.dtype(f"u{ELEMENT_BYTES[element_type]}")
-    found: Any = np.empty(tuple(shape), dtype)
+    found: Any = np.zeros(tuple(shape), dtype)
     return found

@@ -15,6 +15,7 @@ from tawa.ir.effects import COPYING, OPERANDS, PHASE, PRODUCTS, touches
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import Chip
 from tawa.machine.costs import DIVISIONS, REMAINDER
+from tawa.simulate.interpret.global_memory import GlobalMemory
 from tawa.simulate.interpret.hopper import Span
 from tawa.simulate.timing.trace import About, heaviest
 from tawa.simulate.timing.work import NO_WORK, Work
@@ -104,6 +105,8 @@ class Code:
     target: Chip
     warps: Span
     kernel_warps: int
+    memory: GlobalMemory | None = None
+    """Of the launch, as it is before it."""
     lines: list[str] = field(default_factory=list[str])
     depth: int = 1
     names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])

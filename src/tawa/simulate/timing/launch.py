@@ -128,7 +128,8 @@ class Launch:
         kernel, warps = self.first.kernel, self.first.threads // 32
         spans = warp_spans(kernel, warps)
         self.programs = self._programs()
-        self._counts: list[Count] = [count(kernel, s, warps, target) for s in spans]
+        memory = self.first.memory
+        self._counts: list[Count] = [count(kernel, s, warps, target, memory=memory) for s in spans]
         self._amounts: list[Count] = []
         values: Sequence[Any] = self.first.values
         self.values: list[Any] = [getattr(v, "tolist", lambda v=v: v)() for v in values]
@@ -143,7 +144,10 @@ class Launch:
         """The program of each actor, by name."""
         kernel, warps = self.first.kernel, self.first.threads // 32
         return [
-            (span.name, program(kernel, span, warps, self.target, notes, self.free))
+            (
+                span.name,
+                program(kernel, span, warps, self.target, self.first.memory, notes, self.free),
+            )
             for span in warp_spans(kernel, warps)
         ]
 
@@ -189,7 +193,9 @@ class Launch:
             spans = warp_spans(kernel, warps)
             at_first = self.values, 0, (0, 0, 0), self.grid
             loading = [s for s, n in zip(spans, self._counts, strict=True) if n(*at_first)[0]]
-            listed = [places(kernel, span, warps, self.target) for span in loading]
+            listed = [
+                places(kernel, span, warps, self.target, self.first.memory) for span in loading
+            ]
             for number in range(together):
                 block = self.block(number)
                 at = self.values, block[0] % self.cluster, block, self.grid
@@ -205,7 +211,9 @@ class Launch:
         if not self._amounts:
             kernel, warps = self.first.kernel, self.first.threads // 32
             spans = warp_spans(kernel, warps)
-            self._amounts = [count(kernel, s, warps, self.target, False) for s in spans]
+            self._amounts = [
+                count(kernel, s, warps, self.target, False, self.first.memory) for s in spans
+            ]
         return self._counted(self._amounts, block)
 
     def block(self, number: int) -> Block:

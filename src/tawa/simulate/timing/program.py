@@ -2,8 +2,9 @@
 
 Only what decides when things happen is kept: control flow, the scalars that it and the barriers
 depend on, and for everything else its cost. No data moves, so an iteration of a loop takes
-microseconds and whole kernels can be replayed. Values loaded from memory are taken as zero, and a
-vote that guards rare work is taken as lost.
+microseconds and whole kernels can be replayed. Scalars that control flow depends on, such as
+lengths of sequences, are loaded from the launch's arrays, as they are before it; other values that
+come from data are taken as zero, and a vote that guards rare work is taken as lost.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any
 import numpy as np
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.base.layout import LANES
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.dialect.fragment import Extract
-from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore
+from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.dialect.memory import BulkCommit, BulkWait, BulkWaitRead, TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import (
@@ -52,6 +53,7 @@ from tawa.ir.effects import GLOBAL, SHARED, effects_of, touches
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import Chip
 from tawa.simulate.interpret import errors
+from tawa.simulate.interpret.global_memory import GlobalMemory, OutsideMemory
 from tawa.simulate.interpret.hopper import Span
 from tawa.simulate.timing.code import (
     ARRIVE,
@@ -87,6 +89,7 @@ def program(
     warps: Span,
     kernel_warps: int,
     target: Chip,
+    memory: GlobalMemory | None = None,
     notes: bool = False,
     free: Callable[[Operation], bool] = never,
 ) -> Program:
@@ -94,7 +97,8 @@ def program(
 
     With `notes`, it says before each step what that is about. Ops that are `free` take no time.
     """
-    code = Code(target, warps, kernel_warps, threads=32 * warps.count, notes=notes, free=free)
+    threads = 32 * warps.count
+    code = Code(target, warps, kernel_warps, memory, threads=threads, notes=notes, free=free)
     run = function(code, kernel, "yield ()")
     if code.outermost < 2:
         return run
@@ -135,7 +139,7 @@ def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
             write(code, op, wanted)
             continue
         if wants:
-            _unknown(code, op)
+            _from_data(code, op)
         if code.counting:
             _pointers(code, op)
             continue
@@ -150,10 +154,23 @@ def _moves_nothing(op: Operation) -> bool:
     return bool(found) and not any(touches(op, memory) for memory in (GLOBAL, SHARED))
 
 
-def _unknown(code: Code, op: Operation) -> None:
-    """A scalar that comes from data: zero."""
+def _from_data(code: Code, op: Operation) -> None:
+    """A scalar that comes from data: an element of the launch's memory, or else zero."""
     for result in op.results:
         code.names[result] = "0"
+    if isinstance(op, ScalarLoad):
+        load = code.constant("f", partial(_loaded, code.memory, op.value.type))
+        at, code.names[op.value] = code.name(op.pointer), code.fresh("s")
+        code.line(f"{code.names[op.value]} = {load}({at})")
+
+
+def _loaded(memory: GlobalMemory | None, element: Attribute, at: int) -> Any:
+    if memory is None:
+        return 0
+    try:
+        return memory.load(np.asarray([at]), element, 1)[0, 0].item()
+    except OutsideMemory:
+        return 0
 
 
 # --- scalars --------------------------------------------------------------------------------------

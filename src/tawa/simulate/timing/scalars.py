@@ -8,6 +8,7 @@ from xdsl.dialects import func, scf
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from tawa.hopper.dialect.copies import CopyArrive
+from tawa.hopper.dialect.global_memory import ScalarLoad
 from tawa.hopper.dialect.memory import TmaLoad
 from tawa.hopper.dialect.structure import PlanEntry
 from tawa.hopper.dialect.sync import (
@@ -82,7 +83,7 @@ def _sources(value: SSAValue) -> Sequence[SSAValue]:
             return [last(r).operands[index] for r in op.regions if r.blocks]
         case scf.WhileOp():
             return (last(op.before_region).operands[index + 1],)
-        case Map() | PlanEntry():
+        case Map() | PlanEntry() | ScalarLoad():
             return op.operands
         case _:
             return ()

@@ -5,7 +5,8 @@ element of a tile) becomes a question in each iteration:
 
     if the block is at an edge: scores = where(columns < keys, scores, -inf)
 
-It is one branch for the whole tile. So the pipeline of a persistent kernel's loop, which runs on
+Nor are zeros and infinities added there, which is another way to write it. It is one branch for
+the whole tile. So the pipeline of a persistent kernel's loop, which runs on
 from tile to tile, is filled and drained once, as if there were no mask.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
@@ -29,6 +30,7 @@ from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.traits import is_elementwise, made_anew
 from tawa.ir.walking import all_of
+from tawa.tile.analysis.zero import constant_of
 from tawa.tile.dialect.ops import Splat, spreads
 from tawa.tile.passes.simplify import simplify
 from tawa.tile.passes.split_loops import Before, MaskedLoop, runs_on
@@ -52,22 +54,46 @@ class GuardMasks:
             chosen = [] if found is None else _chosen(loop, found.masks, least)
             if found is not None and chosen:
                 edge = _at_an_edge(found)
-                for select in chosen:
-                    _guard(select, edge, loop.body.block, found.masks)
+                for op, mask in chosen:
+                    _guard(op, mask, edge, loop.body.block, found.masks)
                 self.decided.add(MasksGuarded(len(chosen), span=span_of(loop)))
                 simplify(module)
 
 
-def _chosen(loop: scf.ForOp, masks: list[SSAValue], least: int) -> list[Map]:
-    """The choices of so many elements that masks decide on."""
-    return [
-        op
-        for op in loop.body.block.ops
-        if isinstance(op, Map)
-        and op.function.data == "select"
-        and math.prod(shape_of(op.result.type)) >= least
-        and any(mask.owner in _arithmetic(op.arguments[0], loop.body.block) for mask in masks)
-    ]
+def _chosen(loop: scf.ForOp, masks: list[SSAValue], least: int) -> list[tuple[Map, SSAValue]]:
+    """The ops on so many elements that masks decide on, and the operand which says that."""
+    found: list[tuple[Map, SSAValue]] = []
+    for op in loop.body.block.ops:
+        if not isinstance(op, Map) or math.prod(shape_of(op.result.type)) < least:
+            continue
+        operand = op.arguments[0] if _is_choice(op) and not _is_added(op) else _added(op)
+        made_of = _arithmetic(operand, loop.body.block) if operand is not None else []
+        if operand is not None and any(mask.owner in made_of for mask in masks):
+            found.append((op, operand))
+    return found
+
+
+def _is_choice(op: Operation | Block) -> TypeGuard[Map]:
+    return isinstance(op, Map) and op.function.data == "select"
+
+
+def _is_added(op: Map) -> bool:
+    """Whether a choice is a mask that is added to a tile, and nothing else."""
+    users = [use.operation for use in op.result.uses]
+    return len(users) == 1 and _added(users[0]) is op.result
+
+
+def _added(op: Operation) -> SSAValue | None:
+    """The operand of a sum that is zero where a mask holds: a choice, perhaps by row or column."""
+    if not isinstance(op, Map) or op.function.data != "addf":
+        return None
+    for operand in op.arguments:
+        source = operand
+        while spreads(source.owner) and not isinstance(source.owner, Splat):
+            source = source.owner.operands[0]
+        if _is_choice(source.owner) and constant_of(source.owner.arguments[1]) == 0:
+            return operand
+    return None
 
 
 def _arithmetic(value: SSAValue, block: Block) -> list[Operation]:
@@ -98,25 +124,25 @@ def _at_an_edge(found: MaskedLoop) -> SSAValue:
     return asked[-1].result
 
 
-def _guard(select: Map, edge: SSAValue, block: Block, masks: list[SSAValue]) -> None:
-    """Put a choice behind the question; otherwise it is what it is where the masks hold."""
-    steps = _arithmetic(select.arguments[0], block)
+def _guard(op: Map, mask: SSAValue, edge: SSAValue, block: Block, masks: list[SSAValue]) -> None:
+    """Put an op behind the question; otherwise it is what it is where the masks hold."""
+    steps = _arithmetic(mask, block)
     branch = scf.IfOp(
         edge,
-        [select.result.type],
-        Region(Block(_copied(select, steps, []))),
-        Region(Block(_copied(select, steps, masks))),
+        [op.result.type],
+        Region(Block(_copied(op, steps, []))),
+        Region(Block(_copied(op, steps, masks))),
     )
-    copy_span(select, [branch])
-    block.insert_op_before(branch, select)
-    branch.results[0].name_hint = select.result.name_hint
-    select.result.replace_all_uses_with(branch.results[0])
-    select.detach()
-    select.erase()
+    copy_span(op, [branch])
+    block.insert_op_before(branch, op)
+    branch.results[0].name_hint = op.result.name_hint
+    op.result.replace_all_uses_with(branch.results[0])
+    op.detach()
+    op.erase()
 
 
-def _copied(select: Map, steps: list[Operation], holding: list[SSAValue]) -> list[Operation]:
-    """A choice with all that its mask is computed by, where some conditions hold; and a yield."""
+def _copied(masked: Map, steps: list[Operation], holding: list[SSAValue]) -> list[Operation]:
+    """An op with all that its mask is computed by, where some conditions hold; and a yield."""
     values, made = dict[SSAValue, SSAValue](), list[Operation]()
     for op in steps:
         if op.results[0] in holding:
@@ -125,6 +151,6 @@ def _copied(select: Map, steps: list[Operation], holding: list[SSAValue]) -> lis
             values[op.results[0]] = made[-1].results[0]
         else:
             made.append(op.clone(values))
-    copy_span(select, made)
-    made.append(select.clone(values))
+    copy_span(masked, made)
+    made.append(masked.clone(values))
     return [*made, scf.YieldOp(made[-1].results[0])]
