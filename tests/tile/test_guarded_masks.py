@@ -152,3 +152,49 @@ def test_a_masked_softmax_runs_on_from_tile_to_tile() -> None:
     run(kernel.module("hopper"), (3,), [*arrays, 0.18, 150], multiprocessors=2)
     p = np.exp2(q.astype(float) @ k.astype(float).T * 0.18)
     assert abs(out - p @ v.astype(float) / p.sum(1, keepdims=True)).max() < 0.01
+
+
+@tawa.jit
+def weighed(x: Any, y: Any, out: Any, rows: Any, columns: Any, BY: tl.constexpr):
+    """Sums of powers of products, masked by numbers that are added."""
+    a = x.load([0, 0])
+    row, total = rows + tl.arange(0, 64), tl.zeros((64, 32), tl.float32)
+    for start in range(0, columns, 32):
+        column = start + tl.arange(0, 32)
+        tile = tl.dot(a, y.load([0, start])) * 0.25
+        if BY == "column":
+            tile += tl.where(column < rows, 0.0, -float("inf"))[None, :]
+        else:
+            tile += tl.where(column[None, :] <= row[:, None], 0.0, -float("inf"))
+        total += tl.exp2(tile)
+    out.store([0, 0], total)
+
+
+@pytest.mark.parametrize("by", ["column", "element"])
+@pytest.mark.parametrize(("rows", "columns"), [(0, 320), (97, 250), (300, 1), (64, 0)])
+def test_masks_that_are_added(by: str, rows: int, columns: int) -> None:
+    """What is left of the sum where the mask holds is the product."""
+    module = lower_to_tile(weighed, [parse_argument(t) for t in TYPES], {"BY": by})
+    simplify(module)
+    GuardMasks(Options(persistent=True), Decisions()).apply(module)
+    module.verify()
+    (branch,) = [op for op in module.walk() if isinstance(op, scf.IfOp)]
+    then, otherwise = (
+        [op.function.data for op in region.walk() if isinstance(op, Map)]
+        for region in (branch.true_region, branch.false_region)
+    )
+    assert {"addf", "select"} <= set(then)
+    assert otherwise == []
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (64, 16)).astype(np.float16)
+    y = rng.integers(-3, 4, (16, 320)).astype(np.float16)
+    out = np.empty((64, 32), np.float32)
+    describe = tawa.TensorDescriptor.from_tensor
+    blocks = ([64, 16], [16, 32], [64, 32])
+    arrays = [describe(a, block) for a, block in zip((x, y, out), blocks, strict=True)]
+    run_tile_module(module, 1, [*arrays, rows, columns])
+    column = np.arange(320)[None, :]
+    keep = column < rows if by == "column" else column <= rows + np.arange(64)[:, None]
+    powers = np.where(keep, np.exp2(x.astype(float) @ y.astype(float) / 4), 0)
+    expected = sum((powers[:, at : at + 32] for at in range(0, columns, 32)), np.zeros((64, 32)))
+    np.testing.assert_allclose(out, expected, rtol=1e-5)

@@ -41,6 +41,8 @@ def softmax(
     column = tl.arange(0, 64)
     if MASK == "where":
         scores = tl.where(column[None, :] < 50, scores, -float("inf"))
+    elif MASK == "added":
+        scores += tl.where(column < 50, 0.0, -float("inf"))[None, :]
     elif MASK == "otherwise":
         scores = tl.where(column[None, :] >= 50, float("-inf"), scores)
     top = tl.max(scores, axis=1)
@@ -61,7 +63,7 @@ def softmax(
 
 SPELLINGS = list(
     itertools.product(
-        ("left", "right"), ("none", "where", "otherwise"), ("plain", "where", "maximum"),
+        ("left", "right"), ("none", "where", "otherwise", "added"), ("plain", "where", "maximum"),
         ("exp", "exp2", "factor first"),
     )
 )  # fmt: skip

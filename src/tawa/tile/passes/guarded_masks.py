@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, TypeGuard
+from typing import ClassVar
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
@@ -30,6 +30,7 @@ from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.traits import is_elementwise, made_anew
 from tawa.ir.walking import all_of
+from tawa.tile.analysis.masks import is_choice, spread_from
 from tawa.tile.analysis.zero import constant_of
 from tawa.tile.dialect.ops import Splat, spreads
 from tawa.tile.passes.simplify import simplify
@@ -66,15 +67,11 @@ def _chosen(loop: scf.ForOp, masks: list[SSAValue], least: int) -> list[tuple[Ma
     for op in loop.body.block.ops:
         if not isinstance(op, Map) or math.prod(shape_of(op.result.type)) < least:
             continue
-        operand = op.arguments[0] if _is_choice(op) and not _is_added(op) else _added(op)
+        operand = op.arguments[0] if is_choice(op) and not _is_added(op) else _added(op)
         made_of = _arithmetic(operand, loop.body.block) if operand is not None else []
         if operand is not None and any(mask.owner in made_of for mask in masks):
             found.append((op, operand))
     return found
-
-
-def _is_choice(op: Operation | Block) -> TypeGuard[Map]:
-    return isinstance(op, Map) and op.function.data == "select"
 
 
 def _is_added(op: Map) -> bool:
@@ -88,10 +85,8 @@ def _added(op: Operation) -> SSAValue | None:
     if not isinstance(op, Map) or op.function.data != "addf":
         return None
     for operand in op.arguments:
-        source = operand
-        while spreads(source.owner) and not isinstance(source.owner, Splat):
-            source = source.owner.operands[0]
-        if _is_choice(source.owner) and constant_of(source.owner.arguments[1]) == 0:
+        choice = spread_from(operand).owner
+        if is_choice(choice) and constant_of(choice.arguments[1]) == 0:
             return operand
     return None
 
@@ -137,8 +132,11 @@ def _guard(op: Map, mask: SSAValue, edge: SSAValue, block: Block, masks: list[SS
     block.insert_op_before(branch, op)
     branch.results[0].name_hint = op.result.name_hint
     op.result.replace_all_uses_with(branch.results[0])
-    op.detach()
-    op.erase()
+    # What is for the mask alone goes: else its copies behind the branch would be found to be equal.
+    for old in (op, *reversed(steps)):
+        if all(result.first_use is None for result in old.results):
+            old.detach()
+            old.erase()
 
 
 def _copied(masked: Map, steps: list[Operation], holding: list[SSAValue]) -> list[Operation]:

@@ -4,7 +4,8 @@ A softmax reads its scores three times: scaled, for their maximum, and less that
 exponential. What of this is arithmetic on whole tiles can be one multiply-add each element:
 
 - `max(c * x)` -> `c * max(x)` for a positive c: multiplication by it keeps the order, rounded or
-  not, so the values are the same. `where(m, c * x, -inf)` -> `c * where(m, x, -inf)` likewise.
+  not, so the values are the same. `where(m, c * x, -inf)` -> `c * where(m, x, -inf)` likewise, and
+  `c * x + where(m, 0, -inf)` -> `c * (x + where(m, 0, -inf))`.
 - `exp(c * x - m)` -> `exp2(x * c' - m')`, c' and m' being c and m times log2(e): one multiply-add,
   where m is known for each row, column or tile, and where contraction is allowed.
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import ClassVar
 
 from xdsl.dialects import arith
@@ -34,6 +36,7 @@ from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.magnitude import is_ordinary
+from tawa.tile.analysis.masks import is_choice, spread_from
 from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of
 from tawa.tile.dialect.ops import Dot, Reduce, Reshape, Splat, Trans, spreads
@@ -83,34 +86,55 @@ def _is_tile(op: Operation) -> bool:
 
 
 def _move_scale(op: Operation) -> None:
-    """Put scalings by positive numbers after a maximum, or a choice of infinity."""
+    """Put scalings by positive numbers after a maximum, or a mask."""
     if isinstance(op, Reduce) and op.kind.data in MAXIMA:
         found = scaled(op.value)
         if found is not None and is_ordinary(found[1]):
             _rescaled(op, Reduce(found[0], op.axis.value.data, op.kind.data), found[1])
-    elif isinstance(op, Map) and op.function.data == "select":
-        condition, *choices = op.arguments
-        for i, choice in enumerate(choices):
-            found, other = scaled(choice), choices[1 - i]
-            if found is None or not is_ordinary(found[1]) or not _keeps(other):
-                continue
-            if any(use.operation is not op and not _is_moved(use.operation) for use in choice.uses):
-                continue  # it is computed in any case
-            chosen = [found[0], other] if i == 0 else [other, found[0]]
-            _rescaled(op, Map("select", [condition, *chosen]), found[1])
-            return
+    elif is_choice(op):
+        _move_past_choice(op)
+    elif isinstance(op, Map) and op.function.data == "addf":
+        _move_past_sum(op)
     elif isinstance(op, TURNING):
         found = scaled(op.operands[0])
-        alone = len(list(op.operands[0].uses)) == 1
-        if found is not None and alone:
+        if found is not None and op.operands[0].has_one_use():
             moved = op.clone({op.operands[0]: found[0]})
             _rescaled(op, moved, found[1])
+
+
+def _move_past_choice(op: Map) -> None:
+    """`where(m, c * x, -inf)` -> `c * where(m, x, -inf)`, on either side."""
+    condition, *choices = op.arguments
+    for i, choice in enumerate(choices):
+        found, other = scaled(choice), choices[1 - i]
+        if found is None or not is_ordinary(found[1]) or not _keeps(other):
+            continue
+        if any(use.operation is not op and not _is_moved(use.operation) for use in choice.uses):
+            continue  # it is computed in any case
+        chosen = [found[0], other] if i == 0 else [other, found[0]]
+        _rescaled(op, Map("select", [condition, *chosen]), found[1])
+        return
+
+
+def _move_past_sum(op: Map) -> None:
+    """`c * x + where(m, 0, -inf)` -> `c * (x + where(m, 0, -inf))`."""
+    for summand, mask in permutations(op.arguments):
+        found = scaled(summand)
+        if found is not None and is_ordinary(found[1]) and summand.has_one_use() and _is_mask(mask):
+            _rescaled(op, Map("addf", [found[0], mask]), found[1])
+            return
 
 
 def _keeps(value: SSAValue) -> bool:
     """Whether a positive number times a constant is that constant: infinities, zeros, NaN."""
     constant = constant_of(value)
     return constant is not None and (constant * 2 == constant or math.isnan(constant))
+
+
+def _is_mask(value: SSAValue) -> bool:
+    """Whether all elements are zero or infinite, by a choice that may be repeated over a tile."""
+    op = spread_from(value).owner
+    return is_choice(op) and all(map(_keeps, op.arguments[1:]))
 
 
 def _is_moved(op: Operation) -> bool:
@@ -197,7 +221,11 @@ def _is_product(value: SSAValue) -> bool:
         return _is_product(op.operands[0])
     if (found := scaled(value)) is not None:
         return _is_product(found[0])
-    if not isinstance(op, Map) or op.function.data != "select":
+    if not isinstance(op, Map):
+        return False
+    if op.function.data == "addf":
+        return any(_is_product(a) and _is_mask(b) for a, b in permutations(op.arguments))
+    if op.function.data != "select":
         return False
     return all(_is_harmless(v) or _is_product(v) for v in op.arguments[1:])
 

@@ -31,6 +31,7 @@ from tawa.ir.loops import integer_constant
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.walking import all_of
 from tawa.tile.analysis.linear import Linear, margin
+from tawa.tile.analysis.masks import is_choice
 from tawa.tile.analysis.zero import scalar_constant
 from tawa.tile.dialect.ops import Dot, Splat, spreads
 from tawa.tile.passes.simplify import simplify
@@ -168,16 +169,12 @@ def _is_costly(op: Map, least: int) -> bool:
         seen.add(value)
         for use in value.uses:
             user = use.operation
-            if _is_choice(user) and use.index == 0:
+            if is_choice(user) and use.index == 0:
                 if _elements(user.results[0]) >= least or _is_spread_over(user.results[0], least):
                     return True
             elif spreads(user) or (isinstance(user, Map) and user.function.data in ("andi", "ori")):
                 work.append(user.results[0])
     return False
-
-
-def _is_choice(op: Operation) -> bool:
-    return isinstance(op, Map) and op.function.data == "select"
 
 
 def _elements(value: SSAValue) -> int:
