@@ -156,7 +156,7 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         """Byte offsets of elements from the tile's address (`tile_address` of the prelude)."""
         byte = column * byte_size(self.element_type)
         offset = row * self.panel_bytes + byte % self.panel_bytes
-        if self.swizzle.data > 16:
+        if self.swizzle.data:
             offset = offset ^ (((offset >> 7) & (self.swizzle.data // 16 - 1)) << 4)
         return byte // self.panel_bytes * self.panel_stride + offset
 
