@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import TensorType, UnitAttr, f16, i32
+from xdsl.dialects.test import TestOp as Made
+from xdsl.ir import Block, Operation, Region
 
 import tawa
 import tawa.language as tl
 from tawa.aref.analysis.slots import slot_bytes
-from tawa.aref.dialect.ops import Create
+from tawa.aref.dialect.ops import Create, GetEnter
+from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.driver.compiled import Compiled
 from tawa.ir.decisions.memory import RingDepth
 from tawa.kernels.gemm import gemm
-from tawa.pipeline.depths import _lag
+from tawa.pipeline.depths import _lag, _passes_on  # pyright: ignore[reportPrivateUsage]
 
 
 def product(block: tuple[int, int] = (128, 128), **options: Any) -> Compiled:
@@ -97,3 +102,31 @@ def test_a_product_of_what_pointers_address(
     sizes: tuple[Any, ...], options: dict[str, Any], found: list[str]
 ) -> None:
     assert rings(*sizes, **options) == found
+
+
+def returned(*, in_while: bool, left_out: bool, get: bool = True) -> Operation:
+    """An op of a loop that takes and returns slots, which stands in a loop over tiles."""
+    op: Operation = GetEnter(Create(2, [TensorType(f16, (64, 64))]).ref) if get else Made()
+    bound = Made(result_types=[i32]).results[0]
+    loop = scf.ForOp(bound, bound, bound, [], Block([op, scf.YieldOp()], arg_types=[i32]))
+    if left_out:
+        loop.attributes[LEFT_OUT] = UnitAttr()
+    inner = Block([loop, scf.YieldOp()])
+    if in_while:
+        scf.WhileOp([], [], Region(Block()), Region(inner))
+    else:
+        Made(regions=[Region(inner)])
+    return op
+
+
+@pytest.mark.parametrize(
+    ("of", "passes"),
+    [
+        ({"in_while": True, "left_out": True}, True), ({"in_while": False, "left_out": True}, False),
+        ({"in_while": True, "left_out": False}, False),
+        ({"in_while": True, "left_out": True, "get": False}, False),
+    ],
+)  # fmt: skip
+def test_slots_that_are_left_out_before_the_next_tile(of: dict[str, bool], passes: bool) -> None:
+    assert _passes_on(returned(**of)) is passes
+    assert not _passes_on(GetEnter(Create(2, [TensorType(f16, (64, 64))]).ref))

@@ -117,6 +117,12 @@ def test_what_is_too_long_is_left_to_the_kernel():
     assert host_expression(value) is not None
     assert host_expression(of("addi", value, n)) is None
     assert host_expression(of("extsi", value, kind=i64)) is not None
+    seven = arith.ConstantOp(IntegerAttr(7, i32)).result
+    chain = seven  # constants are no operations
+    for _ in range(LONGEST):
+        chain = of("addi", chain, seven)
+    assert host_expression(chain) is not None
+    assert host_expression(of("addi", chain, seven)) is None
     doubled = m
     for _ in range(7):  # 127
         doubled = of("addi", doubled, doubled)
