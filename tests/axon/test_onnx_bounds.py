@@ -6,12 +6,28 @@ import time
 
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import helper
-from tests.axon.test_onnx_sound import BOOL, INT64, OPSETS, branch, model_of, node, shapes_of, value
+from tests.axon.test_onnx_sound import (
+    BOOL,
+    INT64,
+    OPSETS,
+    at,
+    branch,
+    constant,
+    model_of,
+    node,
+    shapes_of,
+    value,
+)
 
 from tawa.axon.onnx import context
 from tawa.axon.onnx.graph import ModelInference
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.shapes import evaluate
 from tawa.axon.typing.errors import UnsupportedModel
+from tawa.functional.terms import Variable
 
 
 def symbols_added(count: int) -> onnx.ModelProto:
@@ -86,3 +102,31 @@ def test_graphs_inside_take_and_give_what_they_need():
     choice = node("If", ["c"], ["y", "z"], then_branch=one, else_branch=one)
     with pytest.raises(UnsupportedModel, match="has only 1 outputs"):
         shapes_of(model_of([choice], [value("x", [2]), value("c", [], BOOL)]))
+
+
+def test_rests_are_below_what_they_are_left_by():
+    """PyTorch's `roll`: what is behind -2 % T, and what is before it."""
+    bounds = (constant("minus", [-2]), constant("zero", [0]), constant("one", [1]))
+    nodes = [
+        node("Shape", ["x"], ["t"], start=1, end=2), node("Mod", ["minus", "t"], ["at"]),
+        node("Slice", ["x", "zero", "at", "one"], ["front"]),
+        node("Slice", ["x", "at", "t", "one"], ["back"]),
+        node("Concat", ["back", "front"], ["y"], axis=1),
+    ]  # fmt: skip
+    shapes = shapes_of(model_of(nodes, [value("x", ["B", "T"])], bounds))
+    for t in (1, 2, 5):
+        found = [at(shapes, name, B=3, T=t) for name in ("front", "back", "y")]
+        assert found == [(3, -2 % t), (3, t - -2 % t), (3, t)]
+
+
+@given(st.integers(-9, 9), st.integers(1, 9), st.integers(-3, 3), st.integers(-9, 9))
+def test_bounds_of_rests_hold(top: int, by: int, factor: int, more: int):
+    size, other = (Dim.of(Variable("dim", name)) for name in "ab")
+    for numerator in (Dim.of(top), other * top, other + top):
+        rest = numerator % size * factor + more
+        low = rest.least()
+        for n in (1, 4):
+            real = evaluate(rest, lambda v, n=n: by if v is size.sole_variable else n)
+            assert low is None or (real is not None and low <= real)
+    assert (other % size).least() == 0
+    assert (size - other % size).least() == 1

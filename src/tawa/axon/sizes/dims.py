@@ -403,7 +403,10 @@ class Floor(Atom):
 
 
 def _least_of_quotients(dim: Dim) -> int | None:
-    """The bound of a sum with quotients by numbers in it, from `x - d + 1 <= d * (x // d) <= x`."""
+    """The bound of a sum with quotients in it, from `x - d + 1 <= d * (x // d) <= x`.
+
+    They are quotients by numbers, or by sizes that they are multiplied by.
+    """
     found = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))} if dim.terms[1:] else {}
     if not found:
         return None
@@ -414,21 +417,27 @@ def _least_of_quotients(dim: Dim) -> int | None:
         if floor is None:
             parts.append(Dim(((monomial, c * common),)))
             continue
-        divisor = floor.denominator.constant or 1
-        rest = tuple(pair for pair in monomial if pair[0] != floor)
-        quotient = floor.numerator - (divisor - 1 if c > 0 else 0)
+        divisor, by = floor.denominator.constant or 1, floor.denominator.sole_variable
+        left = ((factor, power - (factor is by)) for factor, power in monomial if factor != floor)
+        rest = tuple((factor, power) for factor, power in left if power)
+        quotient = floor.numerator - (floor.denominator - 1 if c > 0 else 0)
         parts.append(quotient * Dim(((rest, c * (common // divisor)),)))
     low = total(parts).least()
     return None if low is None else -(-low // common)
 
 
 def _floor_of(monomial: Monomial) -> Floor | None:
-    """The quotient by a number in a product with what is never negative."""
+    """The quotient in a product with what is never negative: by a number, or by one of that."""
     floors = [(f, n) for f, n in monomial if isinstance(f, Floor)]
-    if len(floors) != 1 or floors[0][1] != 1 or not floors[0][0].denominator.constant:
+    if len(floors) != 1 or floors[0][1] != 1:
         return None
-    rest = [factor for factor, _ in monomial if factor != floors[0][0]]
-    return floors[0][0] if all(_is_no_less(factor) for factor in rest) else None
+    floor, divisor = floors[0][0], floors[0][0].denominator
+    rest = [factor for factor, _ in monomial if factor != floor]
+    if divisor.constant is None and not (
+        divisor.sole_variable in rest and (divisor.least() or 0) >= 1
+    ):
+        return None
+    return floor if all(_is_no_less(factor) for factor in rest) else None
 
 
 def _is_no_less(factor: Factor) -> bool:
