@@ -64,14 +64,21 @@ STORED_COLUMNS = SM_90A.panel_columns
 """Columns of a panel that a descriptor store hands to the copy engine at once."""
 
 
-def is_lazy(value: SSAValue) -> bool:
-    """Whether a tile is made from scalars and rows alone, so that every user may make its own."""
-    op = value.owner
-    if not shape_of(value.type) or isinstance(value, BlockArgument):
-        return False
-    if isinstance(op, Map):
-        return all(is_lazy(v) for v in op.arguments)
-    return made_anew(op) and is_pure(op)
+def is_lazy(value: SSAValue, known: dict[SSAValue, bool] | None = None) -> bool:
+    """Whether a tile is made from scalars and rows alone, so that every user may make its own.
+
+    What is found is added to what is `known`: each value is looked at once.
+    """
+    known = {} if known is None else known
+    if value not in known:
+        op = value.owner
+        if not shape_of(value.type) or isinstance(value, BlockArgument):
+            known[value] = False
+        elif isinstance(op, Map):
+            known[value] = all(is_lazy(v, known) for v in op.arguments)
+        else:
+            known[value] = made_anew(op) and is_pure(op)
+    return known[value]
 
 
 def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
@@ -80,10 +87,11 @@ def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
     Returns the copies by user.
     """
     own: dict[Operation, list[Operation]] = {}
+    known: dict[SSAValue, bool] = {}
 
     def copy(value: SSAValue, user: Operation) -> SSAValue:
         op = value.owner
-        if not is_lazy(value) or op.parent is not body or not isinstance(op, Operation):
+        if not is_lazy(value, known) or op.parent is not body or not isinstance(op, Operation):
             return value
         new = op.clone({v: copy(v, user) for v in dict.fromkeys(op.operands)})
         body.insert_op_before(new, user)
@@ -91,12 +99,12 @@ def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
         return new.results[0]
 
     for user in list(body.ops):
-        if user is body.last_op or any(is_lazy(r) for r in user.results):
+        if user is body.last_op or any(is_lazy(r, known) for r in user.results):
             continue
         for i, operand in enumerate(user.operands):
             user.operands[i] = copy(operand, user)
     for op in reversed(list(body.ops)):
-        if op.results and all(is_lazy(r) for r in op.results):
+        if op.results and all(is_lazy(r, known) for r in op.results):
             if not any(True for r in op.results for _ in r.uses):
                 op.detach()
                 op.erase()
