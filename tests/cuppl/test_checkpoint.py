@@ -130,6 +130,9 @@ def test_another_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "chain-0.npz").write_bytes(b"PK\x03\x04 torn")
     with pytest.raises(BadSetting, match="can't be read"):
         model.hmc(120, warm_up=20, data={"ys": YS}, chains=1, checkpoint=tmp_path)
+    every = cuppl.Checkpoint("/proc/nowhere", seconds=0.0)
+    with pytest.raises(BadSetting, match="can't be written"):
+        model.hmc(120, warm_up=20, data={"ys": YS}, chains=1, checkpoint=every)
     with pytest.raises(BadSetting, match="on the CPU"):
         model.smc(100, data={"ys": YS}, device="gpu", checkpoint=tmp_path)
     with pytest.raises(BadSetting, match="is a folder"):

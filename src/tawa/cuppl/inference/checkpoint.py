@@ -65,12 +65,15 @@ class Place:
         return time.monotonic() - self.written >= self.seconds
 
     def save(self, arrays: Mapping[str, Array]) -> None:
-        """Replace the file."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        """Replace the file. Raises BadSetting where it can't be written."""
         new = self.path.with_suffix(f".{os.getpid()}.new")
-        with new.open("wb") as file:
-            np.savez(file, allow_pickle=False, key=np.array(self.key), **arrays)
-        new.replace(self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with new.open("wb") as file:
+                np.savez(file, allow_pickle=False, key=np.array(self.key), **arrays)
+            new.replace(self.path)
+        except OSError as error:
+            raise BadSetting(f"{self.path} can't be written: {error}") from None
         self.written = time.monotonic()
 
     def load(self) -> dict[str, Array] | None:
