@@ -130,3 +130,18 @@ def test_bounds_of_rests_hold(top: int, by: int, factor: int, more: int):
             assert low is None or (real is not None and low <= real)
     assert (other % size).least() == 0
     assert (size - other % size).least() == 1
+
+
+def test_results_of_iterations_that_differ_are_unknown_where_they_do():
+    body = helper.make_graph(
+        [node("Identity", ["going"], ["on"]), node("Transpose", ["s"], ["next"], perm=[1, 0, 2]),
+         node("Identity", ["s"], ["kept"])],
+        "body", [value("i", [], INT64), value("going", [], BOOL), value("s", None)],
+        [value("on", [], BOOL), value("next", None), value("kept", None)],
+    )  # fmt: skip
+    loop = node("Loop", ["two", "", "x"], ["last", "all"], body=body)
+    given = (constant("two", 2),)
+    shapes = shapes_of(model_of([loop], [value("x", ["B", "C", "A"])], given))
+    assert at(shapes, "last", A=5, B=1, C=0) == (1, 0, 5)
+    assert at(shapes, "all", A=5, B=1, C=0) == (2, None, None, 5)
+    assert not shapes.requirements()

@@ -197,12 +197,20 @@ def _unrolled(
         for stack, value in zip(stacks, result[count + 1 :], strict=True):
             stack.append(value)
         iteration += 1
-    results: list[Value] = []
-    for stack in stacks:
-        shapes = [value.dims for value in stack]
-        dims = context.same(*shapes) if shapes and None not in shapes else None
-        results.append(UNKNOWN if dims is None else tensor([Dim.of(iteration), *dims]))
-    return [*state, *results]
+    return [*state, *(_collected(context, stack) for stack in stacks)]
+
+
+def _collected(context: Context, values: list[Value]) -> Value:
+    """The results of so many iterations in one tensor.
+
+    Their shapes should be the same. That isn't demanded: onnxruntime joins what has no elements.
+    """
+    shapes = [context.resolved(value.dims) for value in values if value.dims is not None]
+    if len(shapes) < len(values) or len({len(shape) for shape in shapes}) != 1:
+        return UNKNOWN
+    columns = zip(*shapes, strict=True)
+    sizes = (column[0] if len(set(column)) == 1 else context.fresh() for column in columns)
+    return tensor([Dim.of(len(values)), *sizes])
 
 
 @rule("Scan")
