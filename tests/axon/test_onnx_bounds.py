@@ -145,3 +145,10 @@ def test_results_of_iterations_that_differ_are_unknown_where_they_do():
     assert at(shapes, "last", A=5, B=1, C=0) == (1, 0, 5)
     assert at(shapes, "all", A=5, B=1, C=0) == (2, None, None, 5)
     assert not shapes.requirements()
+
+
+def test_a_shape_of_too_many_sizes_is_refused():
+    grid = node("AffineGrid", ["theta", "sizes"], ["y"])
+    inputs = [value("theta", ["N", 2, 3]), value("sizes", [2**62], INT64)]
+    with pytest.raises(UnsupportedModel, match="AffineGrid"):
+        shapes_of(model_of([grid], inputs, opset=20))

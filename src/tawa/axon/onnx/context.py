@@ -13,6 +13,7 @@ from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
 from tawa.axon.sizes.dims import ONE, Atom, Dim, times
 from tawa.axon.sizes.solver import AxonSolver
+from tawa.axon.sizes.state import MOST_AXES
 from tawa.base.decorated import Registering
 from tawa.base.errors import TawaError
 from tawa.functional.terms import Origin, Term, Variable
@@ -168,7 +169,9 @@ class Context:
         return dim if dim.weight <= MAX_WEIGHT else self.fresh()
 
     def fresh_dims(self, rank: int) -> list[Dim]:
-        """Sizes that nothing is known of."""
+        """Sizes that nothing is known of. Raises IllFormed for more than a tensor can have."""
+        if rank > MOST_AXES:
+            raise IllFormed(f"a tensor of {rank} dimensions, more than {MOST_AXES}")
         return [self.fresh() for _ in range(rank)]
 
     def equal(self, left: Dim, right: Dim) -> Dim:

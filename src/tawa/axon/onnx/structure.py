@@ -258,7 +258,7 @@ def _parts(context: Context, size_: Dim) -> list[Dim]:
         context.equal(total(parts), size_)
         return parts
     if context.has(1):
-        return context.fresh_dims(outputs)
+        return [context.fresh() for _ in range(outputs)]
     count = context.attribute("num_outputs", outputs)
     if count != outputs:
         raise IllFormed(f"`num_outputs` is {count} and it has {outputs} outputs")
