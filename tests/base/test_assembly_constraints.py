@@ -22,12 +22,13 @@ RIGHT: dict[str, tuple[str, int, Elements, Elements]] = {
     "a byte in half a word": ("=h,r", 1, [i8], [i8]),
     "long": ("=l,d", 1, [i64], [f64]),
     "narrow in wide": ("=l,l", 1, [i32], [i16]),
+    "half a float": ("=f,f", 1, [f16], [f16]),
 }
 
 WRONG: dict[str, tuple[str, int, Elements, Elements, str]] = {
     "a word in half": ("=h,r", 1, [i32], [i32], "`h` for 32 bits"),
     "long in a word": ("=r,r", 1, [i32], [i64], "`r` for 64 bits"),
-    "half a float": ("=r,f", 1, [i32], [f16], "`f` for 16 bits"),
+    "a double in a float": ("=f,r", 1, [f64], [i32], "`f` for 64 bits"),
     "a float in a double": ("=d,r", 1, [f32], [i32], "`d` for 32 bits"),
     "no such letter": ("=x,r", 1, [i32], [i32], "`x` for 32 bits"),
     "a number behind the results": ("=r,1", 1, [i32], [i32], "`1` for 32 bits"),
