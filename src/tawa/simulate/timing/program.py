@@ -76,7 +76,7 @@ from tawa.simulate.timing.code import (
     never,
 )
 from tawa.simulate.timing.copies import COPIES, without_dropped
-from tawa.simulate.timing.scalars import EXPRESSIONS, divide, last, needed, remainder
+from tawa.simulate.timing.scalars import divide, expression, last, needed, remainder
 from tawa.simulate.timing.tickets import extract
 from tawa.simulate.timing.work import matrix_cycles, moves, product_cycles, work_of
 
@@ -192,7 +192,7 @@ def _map(code: Code, op: Map, wanted: set[SSAValue]) -> None:
     if op.result not in wanted:
         return
     operands = [code.name(v) for v in op.arguments]
-    text = EXPRESSIONS.get(op.function.data)
+    text = expression(op)
     if text is None:
         text = f"{code.constant('f', _evaluator(op))}({', '.join('{}' for _ in operands)})"
     code.table.setdefault("_div", divide)

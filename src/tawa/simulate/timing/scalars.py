@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import i1
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
+from tawa.base.types import PtrType, bits, byte_size
 from tawa.hopper.dialect.copies import CopyArrive
 from tawa.hopper.dialect.global_memory import ScalarLoad
 from tawa.hopper.dialect.memory import TmaLoad
@@ -131,7 +133,38 @@ EXPRESSIONS: dict[str, str] = {
     "cmpi_sgt": "({} > {})",
     "cmpi_sge": "({} >= {})",
 }
-"""Python text of the integer functions that index arithmetic consists of."""
+"""Python text of the integer functions that index arithmetic consists of, whatever their types."""
+
+OF_BITS: dict[str, str] = {
+    "trunci": "(({0} + {half} & {mask}) - {half})",
+    "shrsi": "({0} >> min({1} & {mask}, {last}))",
+    "cmpi_ult": "({0} & {mask} < {1} & {mask})",
+    "cmpi_ule": "({0} & {mask} <= {1} & {mask})",
+    "cmpi_ugt": "({0} & {mask} > {1} & {mask})",
+    "cmpi_uge": "({0} & {mask} >= {1} & {mask})",
+}
+"""Python text of those that depend on how many bits there are: of the result, or of operands that
+are compared."""
+
+
+def expression(op: Map) -> str | None:
+    """Python text of a function of whole numbers, with a place for each operand; None if unknown.
+
+    Sums and products of it are taken not to overflow.
+    """
+    name, (operands, result) = op.function.data, op.element_types
+    if name == "addptr":
+        assert isinstance(result, PtrType)
+        return f"({{}} + {byte_size(result.pointee)} * {{}})"
+    if name == "extsi" and operands[0] != i1:
+        return "{}"
+    if name not in OF_BITS:
+        return EXPRESSIONS.get(name)
+    if name == "trunci" and result == i1:
+        return "({} & 1)"
+    width = bits(operands[0] if result == i1 else result)
+    text = OF_BITS[name].replace("{half}", str(1 << width - 1))
+    return text.replace("{mask}", str((1 << width) - 1)).replace("{last}", str(width - 1))
 
 
 def divide(a: int, b: int) -> int:
