@@ -239,8 +239,7 @@ def _is_harmless(value: SSAValue) -> bool:
 def _thin(value: SSAValue) -> SSAValue | None:
     """The smaller tile or scalar that a tile repeats; None if it repeats none."""
     whole = math.prod(shape_of(value.type))
-    while spreads(value.owner):
-        value = value.owner.operands[0]
+    value = spread_from(value)
     if isinstance(value.owner, Splat):
         return value.owner.value
     return value if math.prod(shape_of(value.type)) < whole else None
