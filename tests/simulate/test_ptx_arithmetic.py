@@ -294,13 +294,50 @@ CONVERTED = {
     ("cvt", "rzi", "u32", "f32"): ([1.9, -1.9, 5e9, 0.0], [1, 0, 2**32 - 1, 0]),
     ("cvt", "rzi", "u8", "f32"): ([255.5, 256.0, -1.0, 7.0], [255, 255, 0, 7]),
     ("cvt", "rmi", "f32", "f32"): ([1.9, -1.1, 0.0, -0.5], [1, -2, 0, -1]),
-}
+    ("cvt", "rzi", "s64", "f32"): ([1e19, -1e19, np.inf, -(2.0**63), 2.0**62, np.nan],
+                                   [2**63 - 1, -(2**63), 2**63 - 1, -(2**63), 2**62, -(2**63)]),
+    ("cvt", "rzi", "u64", "f32"): ([2e19, -1.0, 2.0**63, np.nan], [2**64 - 1, 0, 2**63, 2**63]),
+    ("cvt", "rzi", "s32", "f32", "nan"): ([np.nan], [0]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("opcode", CONVERTED, ids=".".join)
 def test_floats_become_integers(opcode: tuple[str, ...]):
     given, expected = CONVERTED[opcode]
     assert convert(opcode, [np.float32(given)]).tolist() == expected
+
+
+def test_doubles_that_are_no_number_become_the_top_bit():
+    given = np.array([np.nan, 2.0**31 - 0.5, -(2.0**31) - 0.5, 2.0**31])
+    found = [-(2**31), 2**31 - 1, -(2**31), 2**31 - 1]
+    assert convert(("cvt", "rzi", "s32", "f64"), [given]).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("way", "up"), [("rn", [0, 1, 0, 1]), ("rz", [0, 0, 1, 1]), ("rm", [0] * 4), ("rp", [1] * 4)]
+)
+def test_doubles_become_floats_on_the_side_that_is_asked_for(way: str, up: list[int]):
+    """A quarter and three quarters of the way from one float to the next."""
+    low = np.float32([1.0, 1.0, -2.0, -2.0])
+    high = np.nextafter(low, np.float32(np.inf))
+    share = np.array([0.25, 0.75, 0.25, 0.75])
+    given = low.astype(np.float64) * (1 - share) + high.astype(np.float64) * share
+    found = convert(("cvt", way, "f32", "f64"), [given])
+    assert found.tolist() == np.where(up, high, low).tolist()
+    exact = np.array([0.0, 1.5, -3.0, np.inf, -np.inf])
+    assert convert(("cvt", way, "f32", "f64"), [exact]).tolist() == exact.tolist()
+    with np.errstate(over="ignore"):
+        large = convert(("cvt", way, "f32", "f64"), [np.array([1e300, -1e300])])
+    most = float(np.finfo(np.float32).max)
+    assert large.tolist() == {"rn": [np.inf, -np.inf], "rz": [most, -most],
+                              "rm": [most, -np.inf], "rp": [np.inf, -most]}[way]  # fmt: skip
+
+
+def test_other_ways_of_rounding_are_refused():
+    with pytest.raises(Unsupported):
+        convert(("cvt", "rz", "f32", "s32"), [np.array([1], np.int32)])
+    with pytest.raises(Unsupported):
+        convert(("cvt", "rz", "bf16", "f32"), [np.float32([1.0])])
 
 
 def test_integers_become_others():

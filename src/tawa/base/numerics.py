@@ -207,6 +207,21 @@ def flush(values: Array) -> Array:
     return np.where(tiny, np.copysign(np.float32(0), values), values)
 
 
+def to_integers(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Floats without their fractions, as the nearest integers that `dtype` holds.
+
+    NaN is 0, or the top bit alone where doubles or integers of 64 bits take part (PTX ISA, "cvt").
+    """
+    width, limits = 8 * dtype.itemsize, np.iinfo(dtype)
+    top = 1 << (width - 1) if 8 in (dtype.itemsize, values.dtype.itemsize) else 0
+    wide = values.astype(np.float64)
+    over, under = wide >= 2.0 ** (width - (dtype.kind == "i")), wide < limits.min
+    strange = np.isnan(wide)
+    inside = np.where(over | under | strange, 0, wide).astype(dtype)
+    whole = np.where(over, limits.max, np.where(under, limits.min, inside))
+    return np.where(strange, np.array(top, np.uint64).astype(dtype), whole).astype(dtype)
+
+
 def decode(storage: Array, element_type: Attribute) -> Array:
     """Values of the bit patterns `storage`, an array of `storage_dtype(element_type)`."""
     if isinstance(element_type, BFloat16Type):

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import numpy as np
 from xdsl.ir import Attribute
 
-from tawa.base.numerics import Array, reinterpret, round_to, unsigned_dtype, value_dtype
+from tawa.base.numerics import (
+    Array,
+    reinterpret,
+    round_to,
+    to_integers,
+    unsigned_dtype,
+    value_dtype,
+)
 from tawa.base.types import (
     PtrType,
     bf16,
@@ -51,8 +58,6 @@ def extends(source: Attribute, target: Attribute) -> bool:
 
 def same_bits(source: Attribute, target: Attribute) -> bool:
     """Whether the types have the same size, so that one can be seen as the other."""
-    if source == i1 or target == i1:
-        return source == target
     return bits(source) == bits(target)
 
 
@@ -130,26 +135,11 @@ def int_to_float_text(is_unsigned: bool) -> Callable[[Types, Attribute], str]:
 
 
 def float_to_int(is_unsigned: bool) -> Callable[..., Array]:
-    """Truncate towards zero and saturate to 32 or 64 bits; narrower types then wrap.
+    """Truncate towards zero and saturate to 32 or 64 bits; narrower types then wrap."""
 
-    NaN gives 0, or the lowest bit pattern with only the top bit set when f64 or 64-bit integers
-    are involved (PTX ISA, "cvt").
-    """
-
-    def numpy(operands: Types, result: Attribute, value: Array) -> Array:
-        width = max(32, bits(result))
-        wide = np.asarray(value).astype(np.float64)
-        kind = np.dtype(f"{'u' if is_unsigned else 'i'}{width // 8}")
-        limits = np.iinfo(kind)
-        high = float(limits.max) if width == 32 else np.nextafter(2.0**width / (2 - is_unsigned), 0)
-        whole = np.clip(np.trunc(np.nan_to_num(wide, nan=0.0)), float(limits.min), high).astype(
-            kind
-        )
-        whole = np.where(wide > high, limits.max, whole).astype(kind)
-        top = 1 << (width - 1)
-        if operands[0] == f64 or width == 64:
-            whole = np.where(np.isnan(wide), top if is_unsigned else -top, whole).astype(kind)
-        return whole.astype(value_dtype(result))
+    def numpy(_operands: Types, result: Attribute, value: Array) -> Array:
+        kind = np.dtype(f"{'u' if is_unsigned else 'i'}{max(32, bits(result)) // 8}")
+        return to_integers(np.asarray(value), kind).astype(value_dtype(result))
 
     return numpy
 

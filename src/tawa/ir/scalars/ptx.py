@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tawa.base.errors import TawaError
-from tawa.base.numerics import Array, decode, encode, flush, round_to
+from tawa.base.numerics import Array, decode, encode, flush, round_to, to_integers
 from tawa.base.types import NAMES, is_float
 from tawa.ir.scalars.table import FUNCTIONS
 
@@ -150,11 +150,10 @@ def _extract(value: Array, start: Array, length: Array, kind: str) -> Array:
     """A field of bits, its sign extended for signed types."""
     width = _WIDTHS[_TYPES[kind]]
     start, length = start & np.uint64(255), length & np.uint64(255)
-    source = _signed(value, width) if kind[0] == "s" else _unsigned(value, width).view(np.int64)
-    moved = source >> np.minimum(start, np.uint64(63)).view(np.int64)
+    moved = _shift("shr", value, start, kind)
     keep = np.minimum(length, np.uint64(width))
     mask = np.where(keep >= 64, ~np.uint64(0), (np.uint64(1) << (keep & np.uint64(63))) - 1)
-    found = moved.view(np.uint64) & mask
+    found = moved & mask
     if kind[0] == "s":
         top = np.where(keep > 0, (found >> (np.maximum(keep, 1) - 1).astype(np.uint64)) & 1, 0)
         found = np.where(top == 1, found | ~mask, found)
@@ -180,11 +179,16 @@ _INTEGER: dict[str, Callable[..., Array]] = {
 _SPECIAL: dict[str, Callable[[], int]] = {"%globaltimer": perf_counter_ns, "%smid": lambda: 0}
 """Special registers: nanoseconds, and the multiprocessor, of which the simulator has one."""
 
-_COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
-    "ge": np.greater_equal, "lo": np.less, "ls": np.less_equal, "hi": np.greater,
-    "hs": np.greater_equal,
+COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal, "ne": lambda a, b: (a != b) & (a == a) & (b == b), "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "lo": np.less,
+    "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+    "equ": lambda a, b: ~((a < b) | (a > b)), "neu": np.not_equal,
+    "ltu": lambda a, b: ~(a >= b), "leu": lambda a, b: ~(a > b), "gtu": lambda a, b: ~(a <= b),
+    "geu": lambda a, b: ~(a < b), "num": lambda a, b: (a == a) & (b == b),
+    "nan": lambda a, b: (a != a) | (b != b),
 }  # fmt: skip
+"""Those that end in `u` hold where an operand is no number, the others do not."""
 
 
 @dataclass(frozen=True)
@@ -288,10 +292,10 @@ class _Machine:
         width = _WIDTHS[name]
         if s.name == "setp":
             a, b = (_compared(v, kind) for v in values[:2])
-            way = next((m for m in s.modifiers if m in _COMPARISONS), None)
+            way = next((m for m in s.modifiers if m in COMPARISONS), None)
             if way is None:
                 raise self.unknown(".".join((s.name, *s.modifiers)))
-            return _COMPARISONS[way](a, b).astype(np.uint64)
+            return COMPARISONS[way](a, b).astype(np.uint64)
         if s.name == "selp":
             return np.where(values[2] & np.uint64(1) == 1, values[0], values[1])
         if is_float(NAMES[name]) and s.name != "mov":
@@ -364,8 +368,8 @@ class _Machine:
         if is_float(NAMES[_TYPES[source]]) and not is_float(NAMES[_TYPES[target]]):
             way = next((m for m in modifiers if m in ("rni", "rzi", "rmi", "rpi")), "rzi")
             rounded = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}[way]
-            bounds = _bounds(target)
-            found = np.clip(np.nan_to_num(rounded(found.astype(np.float64))), *bounds)
+            kind = np.dtype(f"{target[0].replace('s', 'i')}{_WIDTHS[_TYPES[target]] // 8}")
+            found = to_integers(rounded(found), kind)
         elif "rz" in modifiers:
             return _towards_zero(found, _TYPES[target])
         return _bits(found, _TYPES[target])
@@ -377,13 +381,6 @@ class _Machine:
             values = [_unsigned(values[0] >> np.uint64(part * i), part) for i in (1, 0)]
         high, low = (_bits(_value(v, of), to) for v in values)
         return low | high << np.uint64(_WIDTHS[to])
-
-
-def _bounds(kind: str) -> tuple[float, float]:
-    width = _WIDTHS[_TYPES[kind]]
-    if kind[0] == "u":
-        return 0.0, float(2**width - 1)
-    return -float(2 ** (width - 1)), float(2 ** (width - 1) - 1)
 
 
 def _towards_zero(value: Array, name: str) -> Array:

@@ -7,8 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tawa.base.numerics import Array, decode, encode, flush, round_to, storage_dtype
+from tawa.base.numerics import (
+    Array,
+    decode,
+    encode,
+    flush,
+    round_to,
+    storage_dtype,
+    to_integers,
+)
 from tawa.base.types import NAMES
+from tawa.ir.scalars.ptx import COMPARISONS
 
 Function = Callable[..., Any]
 
@@ -167,16 +176,6 @@ def _shift(left: bool) -> Callable[..., tuple[list[str], Function]]:
 
     return found
 
-
-COMPARISONS: dict[str, Function] = {
-    "eq": np.equal, "ne": lambda a, b: (a != b) & (a == a) & (b == b), "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "lo": np.less,
-    "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
-    "equ": lambda a, b: ~((a < b) | (a > b)), "neu": np.not_equal,
-    "ltu": lambda a, b: ~(a >= b), "leu": lambda a, b: ~(a > b), "gtu": lambda a, b: ~(a <= b),
-    "geu": lambda a, b: ~(a < b), "num": lambda a, b: (a == a) & (b == b),
-    "nan": lambda a, b: (a != a) | (b != b),
-}  # fmt: skip
 
 JOINS: dict[str, Function] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
@@ -408,8 +407,15 @@ def convert(opcode: tuple[str, ...], values: Sequence[Array]) -> Array:
             raise Unsupported(".".join(opcode))
         if to == "f32":
             return wide.astype(np.float32)
+        if not _ways(opcode) <= {"rn"}:
+            raise Unsupported(".".join(opcode))
         return encode(round_to(wide, NAMES[to]), NAMES[to])
     return _converted(values[0], dtype_of(to), opcode)
+
+
+def _ways(opcode: tuple[str, ...]) -> set[str]:
+    """How floats are rounded."""
+    return {"rn", "rz", "rm", "rp"} & {*opcode}
 
 
 def _converted(value: Array, to: np.dtype[Any], opcode: tuple[str, ...]) -> Array:
@@ -417,12 +423,22 @@ def _converted(value: Array, to: np.dtype[Any], opcode: tuple[str, ...]) -> Arra
     if value.dtype.kind == "f":
         value = next((modes[m](value) for m in modes if m in opcode), value)
         if to.kind in "ui":
-            limits = np.iinfo(to)
-            inside = np.clip(np.nan_to_num(value.astype(np.float64)), limits.min, limits.max)
-            return np.where(inside >= float(limits.max), limits.max, inside).astype(to)
+            return to_integers(value, to)
     if "sat" in opcode and to.kind in "ui":
         limits = np.iinfo(to)
         return np.array([min(max(n, limits.min), limits.max) for n in value.tolist()], to)
     if "sat" in opcode:
         return saturated(("cvt", "sat", "f32"), np.asarray)(value).astype(to)
-    return value.astype(to)
+    nearest = value.astype(to)
+    if _ways(opcode) <= {"rn"}:
+        return nearest
+    if value.dtype.kind != "f":
+        raise Unsupported(".".join(opcode))
+    return _directed(value, nearest, opcode)
+
+
+def _directed(value: Array, nearest: Array, opcode: tuple[str, ...]) -> Array:
+    """The float beside a number, on the side that an instruction asks for."""
+    down = (value > 0) | ("rm" in opcode) if "rp" not in opcode else np.zeros(value.shape, bool)
+    beside = np.nextafter(nearest, np.where(down, -np.inf, np.inf).astype(nearest.dtype))
+    return np.where(np.where(down, nearest > value, nearest < value), beside, nearest)
