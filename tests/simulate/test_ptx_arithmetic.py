@@ -318,7 +318,7 @@ def test_doubles_that_are_no_number_become_the_top_bit():
 )
 def test_doubles_become_floats_on_the_side_that_is_asked_for(way: str, up: list[int]):
     """A quarter and three quarters of the way from one float to the next."""
-    low = np.float32([1.0, 1.0, -2.0, -2.0])
+    low = np.float32([0.5, 1.0, -0.5, -2.0])
     high = np.nextafter(low, np.float32(np.inf))
     share = np.array([0.25, 0.75, 0.25, 0.75])
     given = low.astype(np.float64) * (1 - share) + high.astype(np.float64) * share

@@ -76,10 +76,7 @@ def _computed_from(load: Load, body: Block) -> list[Operation] | None:
     work = list(load.operands)
     while work:
         owner = work.pop().owner
-        if isinstance(owner, Block):
-            if owner is body:
-                return None
-        elif owner.parent is body and owner not in found:
+        if isinstance(owner, Operation) and owner.parent is body and owner not in found:
             if owner.regions or not is_pure(owner) or _divides(owner):
                 return None
             found.add(owner)
