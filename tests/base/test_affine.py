@@ -10,7 +10,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import i32
 from xdsl.ir import Block, SSAValue
 
-from tawa.ir.affine import MOST_TERMS, Affine, Part, affine, apart
+from tawa.ir.affine import MOST_CASES, MOST_TERMS, Affine, Part, affine, apart
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 
@@ -107,3 +107,119 @@ def test_long_sums_are_not_followed(parts: int) -> None:
         found = affine(value, leaf)
         assert (found is None) is (terms + parts > MOST_TERMS)
         assert found is None or (len(found.terms), len(found.parts)) == (terms, parts)
+
+
+FAR = 100
+"""As good as no bound for the numbers below."""
+
+
+def reached(parts: tuple[Part, ...]) -> set[int]:
+    """What parts may add up to, where what is not bounded goes on for long."""
+    ranges = [
+        [p.factor * n for n in range(-FAR if p.low is None else p.low,
+                                     (FAR if p.high is None else p.high) + 1)]
+        for p in parts
+    ]  # fmt: skip
+    return {sum(choice) for choice in product(*ranges)}
+
+
+UNBOUNDED = [
+    (Part(8, 1, None),), (Part(8, None, -1),), (Part(-8, 1, None),), (Part(8, None, None),),
+    (Part(64, 1, None), Part(1, 0, 15)), (Part(64, 1, None), Part(1, -15, 0)),
+    (Part(64, None, -1), Part(1, 0, 15)), (Part(64, None, -1), Part(1, -15, 15)),
+    (Part(64, 1, None), Part(1, 0, None)), (Part(64, None, -1), Part(1, None, 0)),
+    (Part(16, 0, 3), Part(1, 0, None)), (Part(16, 0, 3), Part(1, None, 0)),
+    (Part(0, 0, 3), Part(16, 1, None)), (Part(16, 1, None), Part(16, 1, 2)),
+    (Part(32, 0, None), Part(32, 0, 0), Part(1, 0, 7)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", UNBOUNDED)
+def test_parts_without_bounds(parts: tuple[Part, ...]) -> None:
+    """What goes on in both directions is given up; all else is told to the number."""
+    whole = reached(parts)
+    for low in range(-80, 81):
+        for high in (low, low + 1, low + 7):
+            near = any(low <= n <= high for n in whole)
+            assert apart(Affine(), Affine(parts=parts), low, high) is not near, (low, high)
+
+
+def test_what_may_be_anything_is_near() -> None:
+    """Parts of which the smaller goes on for ever in both directions."""
+    parts = (Part(64, 1, None), Part(1, None, None))
+    assert not apart(Affine(), Affine(parts=parts), 3, 3)
+    for up in (Part(1, None, 15), Part(1, 0, None)):
+        both = (Part(64, None, None), up)
+        assert not apart(Affine(), Affine(parts=both), 3, 3)
+
+
+@pytest.mark.parametrize(("cases", "told"), [(MOST_CASES + 1, True), (MOST_CASES + 2, False)])
+def test_how_many_cases_are_tried(cases: int, told: bool) -> None:
+    """Multiples of four less even numbers are never odd; `cases` of the first may come near."""
+    parts = (Part(4, None, None), Part(2, -2 * cases, 0))
+    assert apart(Affine(), Affine(parts=parts), 1, 1) is told
+    shifted = (Part(4, None, None), Part(2, -2 * cases - 1000, -1000))
+    assert apart(Affine(), Affine(parts=shifted), 1, 1) is told
+
+
+def counting(first: object, last: object, step: object, at: int = 0) -> tuple[Values, SSAValue]:
+    """A loop with bounds that are numbers or arguments, and its counter."""
+    v, body = Values(), Block(arg_types=[i32])
+    bounds = [v.number(n) if isinstance(n, int) else v.block.args[at] for n in (first, last, step)]
+    v.block.add_op(scf.ForOp(*bounds, [], body))
+    return v, body.args[0]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "inside", "outside"),
+    [((0, 8, 1), [0, 7], [-1, 8]), ((2, 8, 3), [2, 7], [1, 8]), ((5, 5, 1), [5], [4, 6]),
+     ((5, 3, 1), [5], [4, 6]), ((0, 8, 0), [-1, 8], []), ((8, 0, -1), [-1, 9], []),
+     ((0, None, 1), [8], []), ((None, 8, 1), [-1], []), ((0, 8, None), [8], []),
+     ((-4, 4, 2), [-4, 3], [-5, 4])],
+)  # fmt: skip
+def test_which_numbers_a_counter_may_be(
+    bounds: tuple[object, object, object], inside: list[int], outside: list[int]
+) -> None:
+    _, counter = counting(*bounds)
+    for place, far in [*((n, False) for n in inside), *((n, True) for n in outside)]:
+        for one, other in ((affine(counter), Affine(place)), (Affine(place), affine(counter))):
+            assert one is not None
+            assert other is not None
+            assert apart(one, other, 0, 0) is far, place
+
+
+def test_a_counter_times_a_value_may_be_anything() -> None:
+    _, counter = counting(0, 8, 1)
+    other = Values().block.args[0]
+    product_of_both = Affine(0, {tuple(sorted((counter, other), key=id)): 1})
+    assert not apart(product_of_both, Affine(100), 0, 0)
+    assert apart(Affine(0, {(counter,): 1}), Affine(100), 0, 0)
+
+
+def test_bounds_that_are_long_sums_are_not_known() -> None:
+    long = Block(arg_types=[i32] * (MOST_TERMS + 1))
+    total = long.args[0]
+    for argument in long.args[1:]:
+        total = Map("addi", [total, argument]).result
+    body = Block(arg_types=[i32])
+    scf.ForOp(total, total, integer_constant(1, i32).result, [], body)
+    assert not apart(Affine(0, {(body.args[0],): 1}), Affine(100), 0, 0)
+
+
+def test_loops_in_loops_that_go_on() -> None:
+    """Of two counters only that of the outermost loop that went on is later for sure."""
+    _, counter = counting(0, 8, 1)
+    outer = counter.owner.parent_op()
+    assert isinstance(counter.owner, Block)
+    body = Block(arg_types=[i32])
+    bounds = [integer_constant(n, i32) for n in (0, 8, 1)]
+    inner = scf.ForOp(*bounds, [], body)
+    counter.owner.add_ops([*bounds, inner])
+    assert outer is not None
+    both = Affine(0, {(counter,): 64, (body.args[0],): 8})
+    assert apart(both, both, 0, 7, [inner])
+    assert apart(both, both, -7, 0, [outer]), "64 further on, and at most 56 back"
+    assert not apart(both, both, 8, 8, [outer])
+    assert not apart(both, both, 8, 8, [inner])
+    wide = Affine(0, {(counter,): 64, (body.args[0],): 16})
+    assert not apart(wide, wide, 0, 0, [outer])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from xdsl.dialects.builtin import f16, f32, f64, i8, i16, i32, i64
+from xdsl.dialects.builtin import f16, f32, f64, i1, i8, i16, i32, i64
 from xdsl.ir import Attribute
 
 from tawa.ir.scalars.assembly import Assembly
@@ -31,6 +31,7 @@ WRONG: dict[str, tuple[str, int, Elements, Elements, str]] = {
     "a double in a float": ("=f,r", 1, [f64], [i32], "`f` for 64 bits"),
     "a float in a double": ("=d,r", 1, [f32], [i32], "`d` for 32 bits"),
     "no such letter": ("=x,r", 1, [i32], [i32], "`x` for 32 bits"),
+    "no such letter for a bit": ("=x,r", 1, [i1], [i32], "`x` for 1 bits"),
     "a number behind the results": ("=r,1", 1, [i32], [i32], "`1` for 32 bits"),
     "a result that names one": ("=0,r", 1, [i32], [i32], "`0` for 32 bits"),
     "one too few": ("=r", 1, [i32], [i32], "1 constraints for 2"),

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.dialects.builtin import bf16, f16, f32, f64, i8, i16, i32, i64
+from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i8, i16, i32, i64
 
+from tawa.base.numerics import value_dtype
+from tawa.base.types import bits, e4m3, e5m2
 from tawa.ir.scalars.assembly import Assembly
 
 
@@ -56,3 +58,38 @@ def test_elements_of_every_kind_come_back(element: Any, values: Any) -> None:
     word = "b64" if element in (f64, i64) else "b16" if element is bf16 else "b32"
     found = computed(f"mov.{word} $0, $1;", 1, element, (values, element))
     np.testing.assert_array_equal(found, values)
+
+
+def test_assembly_without_operands() -> None:
+    assert computed("mov.b32 $0, 7;", 1, i32).tolist() == [7]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_rows_are_filled_each_by_itself(count: int) -> None:
+    """Halves that are missing in a row's last word are its own last one."""
+    x = np.arange(2 * count, dtype=np.float16).reshape(2, count)
+    assembly = Assembly("shf.l.wrap.b32 $0, $1, $1, 16;", "", 2)
+    (found,) = assembly.evaluate([f16], [f16], [x])
+    padded = np.concatenate([x, x[:, -1:]], 1)[:, : count + count % 2]
+    swapped = padded.reshape(2, -1, 2)[:, :, ::-1].reshape(2, -1)[:, :count]
+    np.testing.assert_array_equal(found, swapped)
+
+
+@pytest.mark.parametrize("element", [i8, i16, i32, i64, f16, bf16, e4m3, e5m2, f32, f64])
+def test_results_have_the_type_of_their_values(element: Any) -> None:
+    values = np.array([-1.5, 2, -3, 4]).astype(value_dtype(element))
+    pack = {32: 1, 64: 1, 16: 2, 8: 4}[bits(element)]
+    word = "b64" if bits(element) == 64 else "b32"
+    found = computed(f"mov.{word} $0, $1;", pack, element, (values, element))
+    assert found.dtype == value_dtype(element)
+    np.testing.assert_array_equal(found, values)
+
+
+@pytest.mark.parametrize(
+    ("element", "pack", "together"),
+    [(i1, 64, 32), (i1, 8, 8), (i8, 8, 4), (i8, 2, 2), (f16, 8, 2), (f32, 8, 1), (f64, 8, 1)],
+)
+def test_how_many_share_a_register(element: Any, pack: int, together: int) -> None:
+    assembly = Assembly("", "", pack)
+    assert assembly.shared(element) == together
+    assert assembly.registers(element) == pack // together

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import ModuleOp, StringAttr, f32, i1, i32
-from xdsl.ir import Block, Region
+from xdsl.ir import Block, Operation, Region
+from xdsl.irdl import IRDLOperation, attr_def, irdl_op_definition
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.ir import verification
@@ -158,3 +159,135 @@ def test_a_value_of_another_function_is_found():
     user.operands[0] = first.result
     with pytest.raises(VerifyException, match="IsolatedFromAbove"):
         verifier.verify(kernel)
+
+
+class Program:
+    """Two functions with a loop around an op each; the ops of the first, and what is verified."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.named: dict[str, Operation] = {}
+        self.module = ModuleOp([self._function("one"), self._function("other")])
+        self.named["module"] = self.module
+        self.seen: list[Operation] = []
+        plain = Operation.verify
+
+        def noted(op: Operation, verify_nested_ops: bool = True) -> None:
+            self.seen.append(op)
+            plain(op, verify_nested_ops)
+
+        monkeypatch.setattr(Operation, "verify", noted)
+        self.verifier = Verifier()
+
+    def _function(self, name: str) -> func.FuncOp:
+        block = Block(arg_types=[f32, i32])
+        x, n = block.args
+        body = Block(arg_types=[i32])
+        inner, beside = Map("negf", [x]), Map("absf", [x])
+        loop = scf.ForOp(n, n, n, [], body)
+        body.add_ops([inner, scf.YieldOp()])
+        block.add_ops([loop, beside, func.ReturnOp()])
+        function = func.FuncOp(name, ([f32, i32], []), Region(block))
+        self.named |= {
+            f"{part} of {name}": op
+            for part, op in (
+                ("inner", inner),
+                ("loop", loop),
+                ("beside", beside),
+                ("all", function),
+            )
+        }
+        return function
+
+    def verified(self) -> set[str]:
+        """Those of the named ops that were looked at, now."""
+        self.seen.clear()
+        self.verifier.verify(self.module)
+        return {name for name, op in self.named.items() if op in self.seen}
+
+
+AROUND = {f"{part} of {name}" for part in ("loop", "all") for name in ("one", "other")}
+
+
+def test_what_is_looked_at_after_a_change(monkeypatch: pytest.MonkeyPatch):
+    """Ops without regions once for all that are alike; ops around them where something changed."""
+    p = Program(monkeypatch)
+    assert p.verified() == {"module", *AROUND, "inner of one", "beside of one"}
+    assert p.verified() == set()
+    p.named["inner of one"].properties["function"] = StringAttr("exp")
+    assert p.verified() == {"inner of one", "loop of one"}, "not the function around the loop"
+    p.named["inner of other"].properties["function"] = StringAttr("exp")
+    assert p.verified() == {"loop of other"}, "one like it was well"
+    p.named["beside of one"].properties["function"] = StringAttr("sqrt")
+    assert p.verified() == {"beside of one", "all of one"}
+    p.named["inner of one"].attributes["mark"] = StringAttr("x")
+    assert p.verified() == {"loop of one"}, "what is not declared is nobody's to verify"
+    p.named["loop of one"].attributes["mark"] = StringAttr("x")
+    assert p.verified() == {"loop of one", "all of one"}
+    p.named["all of one"].attributes["mark"] = StringAttr("x")
+    assert p.verified() == {"all of one", "module"}
+
+
+def test_a_type_that_changed_has_everything_looked_at(monkeypatch: pytest.MonkeyPatch):
+    p = Program(monkeypatch)
+    p.verified()
+    counter = p.named["loop of one"].regions[0].block.args[0]
+    counter.name_hint = "i"
+    assert p.verified() == set()
+    counter._type = i1
+    with pytest.raises(VerifyException):
+        p.verified()
+    counter._type = i32
+    assert {"module", *AROUND} <= p.verified(), "two changes at once"
+
+
+def test_a_value_of_another_function_is_found_in_a_loop(monkeypatch: pytest.MonkeyPatch):
+    p = Program(monkeypatch)
+    p.verified()
+    other = p.named["beside of other"]
+    p.named["inner of one"].operands[0] = other.results[0]
+    with pytest.raises(VerifyException, match="IsolatedFromAbove"):
+        p.verified()
+
+
+def test_ops_are_alike_only_in_ops_that_are_alike(monkeypatch: pytest.MonkeyPatch):
+    """A verifier may look at the op around; the text of a branch is not that of a loop."""
+    p = Program(monkeypatch)
+    p.verified()
+    inside = Map("negf", [p.named["inner of one"].operands[0]])
+    branch = scf.IfOp(arith.ConstantOp.from_int_and_width(1, 1), [], [inside, scf.YieldOp()])
+    loop = p.named["loop of one"]
+    assert loop.parent is not None
+    loop.parent.insert_ops_before([branch.cond.owner, branch], loop)
+    p.named["inside"] = inside
+    assert "inside" in p.verified()
+
+
+def test_declared_attributes_are_part_of_what_is_verified(monkeypatch: pytest.MonkeyPatch):
+    @irdl_op_definition
+    class Declared(IRDLOperation):
+        name = "test.declared"
+        kind = attr_def(StringAttr)
+
+    p = Program(monkeypatch)
+    first, second = (Declared(attributes={"kind": StringAttr("a")}) for _ in range(2))
+    loop = p.named["loop of one"]
+    assert loop.parent is not None
+    loop.parent.insert_ops_before([first, second], loop)
+    p.named |= {"first": first, "second": second}
+    found = p.verified()
+    assert ("first" in found, "second" in found) == (True, False)
+    second.attributes["kind"] = StringAttr("b")
+    assert "second" in p.verified()
+    second.attributes["kind"] = i32
+    with pytest.raises(VerifyException):
+        p.verified()
+
+
+def test_what_is_known_is_forgotten_when_it_is_much(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(verification, "MOST_SIGNATURES", 1)
+    p = Program(monkeypatch)
+    p.verified()
+    assert len(verification._WELL) == 2, "two fit before the third is asked for"
+    p.named["inner of one"].properties["function"] = StringAttr("exp")
+    p.verified()
+    assert len(verification._WELL) == 1

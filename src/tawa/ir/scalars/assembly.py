@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Attribute
 
-from tawa.base.numerics import Array, decode, encode
+from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.types import PtrType, bits, i64
 from tawa.ir.scalars.ptx import evaluate
 
@@ -102,8 +102,4 @@ class Assembly:
             for i in range(together)
         ]
         raw = np.ascontiguousarray(np.stack(parts, axis=-1)).reshape(-1)
-        signed = str(element).startswith("i")
-        stored = raw.view(f"int{width}") if signed else raw
-        floats = {"f16": "float16", "f32": "float32", "f64": "float64"}
-        name = floats.get(str(element))
-        return np.asarray(decode(raw.view(name) if name else stored, element))
+        return np.asarray(decode(raw.view(storage_dtype(element)), element))
