@@ -68,7 +68,7 @@ class BatchedLoads:
                     _batch(loop, count)
 
     def _count(self, loop: scf.ForOp) -> int:
-        """How many iterations to do together; one for a loop that stays."""
+        """How many iterations to do together; one or less for a loop that stays."""
         body = list(loop.body.block.ops)[:-1]
         step, loads = host_expression(loop.step), [op for op in body if isinstance(op, Load)]
         if not isinstance(step, int) or step <= 0 or not loads or len(body) > MOST_OPS:
@@ -84,7 +84,7 @@ class BatchedLoads:
         wanted = min(MOST, 1 << max(0, math.ceil(math.log2(enough / loaded))))
         begin, end = host_expression(loop.lb), host_expression(loop.ub)
         if isinstance(begin, int) and isinstance(end, int):
-            wanted = min(wanted, max(0, -((begin - end) // step)))
+            wanted = min(wanted, -((begin - end) // step))
         return wanted
 
 
