@@ -34,6 +34,11 @@ def test_help_lists_the_commands():
         assert command in shown
 
 
+def test_help_breaks_no_line_where_the_source_does():
+    lines = tawa("check", "--help").stdout.splitlines()
+    assert not [line for line in lines if line.strip() in ("accesses of global", "nobody wrote.")]
+
+
 def test_help_is_quick():
     """No compiler is loaded for it."""
     code = (

@@ -3,7 +3,13 @@ from pathlib import Path
 
 import pytest
 
-from tawa.cli.kernel_file import KernelFileNotFound, KernelNotFound, NoExample, find_kernel
+from tawa.cli.kernel_file import (
+    OR_GIVE_TYPES,
+    KernelFileNotFound,
+    KernelNotFound,
+    NoExample,
+    find_kernel,
+)
 
 SOURCE = """
 import numpy as np
@@ -88,6 +94,27 @@ def test_a_single_kernel_needs_no_name(tmp_path: Path, monkeypatch: pytest.Monke
     assert find_kernel(str(tmp_path / "one.py")).name == "only"
 
 
+def test_of_several_kernels_the_one_with_an_example_needs_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    kernels = "import tawa\n@tawa.jit\ndef one(x): pass\n@tawa.jit\ndef part(x): pass\n"
+    (tmp_path / "parts.py").write_text(f"{kernels}def example_one(): pass\n")
+    assert find_kernel(str(tmp_path / "parts.py")).name == "one"
+    with pytest.raises(KernelNotFound, match=r"write parts\.py:part"):
+        find_kernel(f"{tmp_path}/parts.py:prat")
+
+
+def test_a_task_is_no_kernel_and_the_command_that_runs_it_is_named(tmp_path: Path):
+    (tmp_path / "graph.py").write_text(
+        "from tawa.tasks import WRITE, task\n@task(a=WRITE)\ndef total(a): pass\n"
+    )
+    with pytest.raises(KernelNotFound, match=r"tawa tasks run .*graph\.py:total"):
+        find_kernel(f"{tmp_path}/graph.py:total")
+
+
 def test_without_an_example(file: str):
     with pytest.raises(NoExample, match="example_silent"):
         find_kernel(f"{file}:silent").recorded_launch()
+    with pytest.raises(NoExample, match="--arg"):
+        find_kernel(f"{file}:silent").recorded_launch(OR_GIVE_TYPES)

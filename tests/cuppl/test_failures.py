@@ -261,6 +261,8 @@ def test_limits_are_numbers_above_zero() -> None:
         ("def main () = let n = sample (poisson 3) in n / 2.0", "`float n`"),
         ("def main () = flip 0.5; 1", "`let _ = ... in`"),
         ("def main () = observe (normal 0 1); 1", "an argument is missing"),
+        ("def main () = sample (gamma 2)", "an argument is missing"),
+        ("input v : vector[float] def main () = observe (normal 0 1) v; 1", "`iter (fn x"),
         ("def main () = 99999999999999999999", "float"),
         ("def main () = sample (uniform -1 1)", "need parentheses"),
         ("def main () = let x = 1.0 in sample (normal x + 1.0 2)", "need parentheses"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ LANGUAGES = {
 
 def command_line(arguments: Sequence[str]) -> typer.Typer:
     """The application; a language's commands are loaded only when `arguments` name it."""
+    completion.join_at_colons(os.environ)
     arguments = list(arguments) or os.environ.get("COMP_WORDS", "").split()[1:]  # a shell completes
     app = typer.Typer(
         help=HELP,
@@ -47,7 +49,18 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     for name, (_, text) in LANGUAGES.items():
         wanted = name in arguments[:1]
         app.add_typer(_language(name) if wanted else _named(), name=name, help=text)
+    _let_help_flow(app)
     return app
+
+
+def _let_help_flow(app: typer.Typer) -> None:
+    """Give commands their docstrings as help, a paragraph a line: a terminal breaks the lines."""
+    for command in app.registered_commands:
+        paragraphs = inspect.cleandoc(command.callback.__doc__ or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _let_help_flow(group.typer_instance)
 
 
 def _language(name: str) -> typer.Typer:
@@ -264,7 +277,8 @@ def tune(
 
 def explain(
     name: str = typer.Argument(
-        help="A kernel, FILE.py:NAME, or the name in an error's brackets, such as `BadKnob`."
+        help="A kernel, FILE.py:NAME, or the name in an error's brackets, such as `BadKnob`.",
+        autocompletion=completion.explainable,
     ),
     const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
     option: list[str] = OPTION,

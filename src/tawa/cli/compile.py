@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.cli.arguments import argument_type, assignments, constant, option_values
-from tawa.cli.kernel_file import FoundKernel, find_kernel
+from tawa.cli.kernel_file import OR_GIVE_TYPES, FoundKernel, find_kernel
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
@@ -143,7 +143,7 @@ class CompileCommand:
                 expected=f"--arg or --const for {', '.join(missing)}",
                 found=f"only {', '.join(given)}",
             )
-        record = self.found.recorded_launch()
+        record = self.found.recorded_launch(OR_GIVE_TYPES)
         return {**record.named(self.found.kernel), **given, **options}
 
     def _given(self) -> dict[str, Any]:

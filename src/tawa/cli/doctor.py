@@ -59,8 +59,9 @@ def report() -> int:
         state = Text(finding.state, STYLES[finding.state])
         table.add_row(state, Text(finding.name), _dimmed(finding.detail, rest))
     for knob in KNOBS:
-        value = _dimmed(f"{knob.get()}", f"({knob.doc})")
-        table.add_row(Text("knob", "dim"), Text(knob.name), value)
+        value = knob.get()
+        said = "not set" if value in (None, "") else str(value)
+        table.add_row(Text("knob", "dim"), Text(knob.name), _dimmed(said, f"({knob.doc})"))
     piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
     console = Console(width=PIPE_WIDTH if piped else None)
     with console.capture() as shown:

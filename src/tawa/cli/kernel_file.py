@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -23,6 +24,10 @@ from tawa.driver.decorator import jit
 from tawa.driver.jit import Kernel
 
 EXAMPLE_PREFIX = "example_"
+
+WRITE_ONE = "write it: it makes arrays and launches; it may return {name: (result, expected)}"
+OR_GIVE_TYPES = "or give the types of its arguments: --arg NAME=TYPE, --const NAME=VALUE"
+"""What to do where it is missing: for any command, and for one that needs no launch."""
 
 
 class KernelFileNotFound(TawaError):
@@ -44,7 +49,8 @@ class KernelNotFound(TawaError):
 
     explanation = (
         "Kernels are functions decorated with `@tawa.jit` (or `@triton.jit`) at the top level of "
-        "the file. Name one as FILE.py:NAME; a file with a single kernel needs no name."
+        "the file. Name one as FILE.py:NAME. A file needs no name if it has a single kernel, or an "
+        "example of a single one."
     )
     example = """
 from pathlib import Path
@@ -127,14 +133,14 @@ class FoundKernel:
 
     def example(self) -> Any:
         """Call the kernel's example; the result is the example's. Raises `NoExample`."""
-        return self._example()()
+        return self._example(WRITE_ONE)()
 
-    def recorded_launch(self) -> RecordedLaunch:
+    def recorded_launch(self, instead: str = WRITE_ONE) -> RecordedLaunch:
         """What the example launches the kernel with, without launching it.
 
-        Raises `NoExample` or `NothingLaunched`.
+        Raises `NoExample`, with what to do `instead`, or `NothingLaunched`.
         """
-        example = self._example()
+        example = self._example(instead)
         try:
             with self._intercepted():
                 example()
@@ -167,7 +173,7 @@ class FoundKernel:
         finally:
             setattr(Kernel, "prepared", prepared)  # noqa: B010
 
-    def _example(self) -> Callable[[], Any]:
+    def _example(self, hint: str) -> Callable[[], Any]:
         found = getattr(self.module, EXAMPLE_PREFIX + self.name, None)
         if found is None:
             file = Path(cast(str, self.module.__file__)).name
@@ -175,7 +181,7 @@ class FoundKernel:
                 f"{file} does not say how `{self.name}` is launched",
                 expected=f"a function `{EXAMPLE_PREFIX}{self.name}()` that launches it",
                 found="no function of that name",
-                hint="or give the types of its arguments: --arg NAME=TYPE, --const NAME=VALUE",
+                hint=hint,
             )
         return found
 
@@ -230,8 +236,9 @@ def find_kernel(where: str) -> FoundKernel:
     module = run_file(path)
     everything = {key: value for key, value in vars(module).items() if layers(value)}
     kernels = {key: value for key, value in everything.items() if _is_own(value, module)}
-    if not name and len(kernels) == 1:
-        name = next(iter(kernels))
+    shown = [key for key in kernels if hasattr(module, EXAMPLE_PREFIX + key)]
+    if not name and 1 in (len(kernels), len(shown)):
+        name = next(iter(shown or kernels))
     # One that is imported has to be named.
     kernels = everything if name in everything else kernels
     if name not in kernels:
@@ -240,7 +247,7 @@ def find_kernel(where: str) -> FoundKernel:
             f"{path.name} has no kernel `{name}`" if name else f"which kernel of {path.name}?",
             expected=f"one of {', '.join(kernels)}" if kernels else "a function with `@tawa.jit`",
             found=named if kernels else "no kernel at the file's top level",
-            hint=f"write {path.name}:{min(kernels)}" if kernels else "decorate a function",
+            hint=_what_to_name(module, name, path, [*shown, *kernels]),
         )
     outer = kernels[name]
     kernel = layers(outer)[-1]
@@ -248,6 +255,14 @@ def find_kernel(where: str) -> FoundKernel:
         kernel = outer = jit(outer)  # one of Triton's
         setattr(module, name, kernel)
     return FoundKernel(name, kernel, outer, module)
+
+
+def _what_to_name(module: ModuleType, name: str, path: Path, kernels: list[str]) -> str:
+    """What to do where a file has no kernel of a name, or several and none is named."""
+    if callable(getattr(getattr(module, name, None), "interpret", None)):
+        return f"`{name}` is a task: tawa tasks run {path}:{name}"
+    close = [*get_close_matches(name, kernels, n=1), *kernels]
+    return f"write {path.name}:{close[0]}" if kernels else "decorate a function"
 
 
 def run_file(path: Path) -> ModuleType:

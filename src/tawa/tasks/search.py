@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 from tawa.base.errors import TawaError
@@ -104,7 +105,8 @@ def search(
             found.tried[text] = now = _time(task, args, changing)
             better = now < found.seconds * GAIN
             if report is not None:
-                report(f"{what}: {now * 1e6:.1f} us" + (", kept" if better else ""))
+                said = f"{now * 1e6:.1f} us" if isfinite(now) else "not possible"
+                report(f"{what}: {said}{', kept' if better else ''}")
             if better:
                 found.mapping, found.seconds, changed = changing, now, True
     if any(is_array(a) and view(a).device != HOST for a in args):

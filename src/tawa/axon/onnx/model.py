@@ -61,5 +61,9 @@ def from_onnx(
         try:
             model = onnx.load(str(model), load_external_data=False)  # pyright: ignore[reportUnknownMemberType]
         except Exception as error:
-            raise UnsupportedModel(f"{model} is not an ONNX model: {error}") from error
+            program = Path(model).suffix == ".ax"
+            raise UnsupportedModel(
+                f"{model} is not an ONNX model: {error}",
+                hint=f"types of an Axon program: tawa axon infer {model}" if program else None,
+            ) from error
     return OnnxModel(model, dims)

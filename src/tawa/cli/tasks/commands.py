@@ -6,11 +6,15 @@ from pathlib import Path
 
 import typer
 
+from tawa.cli import completion
+
 __all__ = ["app"]
 
 app = typer.Typer(help="Task programs and their mappings.", no_args_is_help=True)
 
-TASK = typer.Argument(help="The task: FILE.py:NAME.", show_default=False)
+TASK = typer.Argument(
+    help="The task: FILE.py:NAME.", show_default=False, autocompletion=completion.tasks
+)
 MAPPING = typer.Option(None, "--mapping", help="A file with `mapping = Mapping(...)`.")
 SHAPE = typer.Option(
     [], "--shape", help="Shape of an argument in place of the example's: a=4096x8192."

@@ -303,7 +303,7 @@ def _given(slot: InputSlot, data: Mapping[str, Any]) -> Any:
             f"input `{slot.name}` is not given",
             expected=f"a value for each `input`: {slot.name}",
             found=f"data with {', '.join(data) or 'no names'}",
-            hint=f"pass data={{{slot.name!r}: ...}}",
+            hint=f"pass data={{{slot.name!r}: ...}}, or --data FILE to `tawa cuppl run`",
         )
     return data[slot.name]
 

@@ -327,9 +327,20 @@ def _advice(wanted: Term, found: Term) -> str | None:
         return "a vector is written in brackets: `[a, b]`"
     if want == "tuple" and have and wanted != UNIT:
         return "a pair is one argument: `f (a, b)`"
+    if have == "->" and _given_all(found) == want:
+        return "an argument is missing: with fewer, it is still a function"
     if wanted == UNIT:
-        return "an argument is missing" if have == "->" else BEFORE_SEMICOLON
+        return BEFORE_SEMICOLON
+    if isinstance(found, Con) and have == "vector" and found.arguments == (wanted,):
+        return "`iter (fn x -> ...) v` does something for each element, `map` makes a vector of it"
     return CONVERSIONS.get((want, have)) or EXPECTED.get(want)
+
+
+def _given_all(function: Term) -> str:
+    """The name of the type of what a function gives once it has all its arguments."""
+    while isinstance(function, Con) and function.name == "->":
+        function = function.arguments[-1]
+    return function.name if isinstance(function, Con) else ""
 
 
 class Cuppl(Language):

@@ -213,6 +213,7 @@ def dot(
             "the accumulator of `tl.dot` does not fit",
             expected=f"{result}{list(shape)}",
             found=total.describe(),
+            hint="begin with `tl.zeros` of that shape and type, or leave the accumulator out",
         )
     precision = _precision(f, input_precision, allow_tf32)
     if left.dtype == float32 and is_of_parts(precision, left, right):

@@ -177,7 +177,7 @@ class _Proving:
             if not self.todo:
                 return
             if number % LOOK_AT_CLOCK == 0 and time.process_time() > self.deadline:
-                raise NotProvable("the time allowed for the proof is over")
+                raise NotProvable("the time for the proof is over (`--seconds` allows more)")
             if len(self.seen) > STATES:
                 raise NotProvable(f"there are more than {STATES} states")
             if self.regions.is_settled(self.visits):
