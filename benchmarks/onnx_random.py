@@ -28,6 +28,7 @@ import onnx
 import onnxruntime
 from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops.op_split import Split_18
 from onnx_drafts import random_model, valuations
 
 from tawa.axon.onnx.graph import ModelInference
@@ -45,6 +46,15 @@ CHUNK = 100
 """Models that one process tries."""
 
 Shapes = dict[str, "tuple[int, ...]"]
+
+
+class Split(Split_18):
+    """The reference's operator, which takes what it gets if parts don't add up."""
+
+    def _run(self, mat: np.ndarray, split: Any = None, axis: Any = None, **rest: Any) -> Any:
+        if split is not None and sum(split.tolist()) != mat.shape[axis or 0]:
+            raise ValueError("the parts are not the whole")
+        return super()._run(mat, split, axis=axis, **rest)
 
 
 class Runtimes:
@@ -65,7 +75,7 @@ class Runtimes:
             if not any(phrase in str(error) for phrase in NOT_THERE):
                 return  # an ill-formed model: the reference checks little
         with contextlib.suppress(Exception):
-            self.reference = ReferenceEvaluator(model)
+            self.reference = ReferenceEvaluator(model, new_ops=[Split])
 
     def run(self, feeds: dict[str, np.ndarray]) -> list[Shapes]:
         """The shapes that each runtime gives which runs the model."""

@@ -251,6 +251,14 @@ def test_a_maximum_with_0_can_be_printed():
     assert AxonPrinter().dim(largest([n, Dim.of(0)])) == "max(0, n)"
 
 
+NOTHING = helper.make_graph([], "nothing", [], [value("x", None)])
+LOOPED = helper.make_graph(
+    [node("Relu", ["w"], ["after"])], "body",
+    [value("i", [], INT64), value("go", [], BOOL), value("w", None)],
+    [value("go", [], BOOL), value("after", None)], [constant("w", [1.0], np.float32)],
+)  # fmt: skip
+
+
 ILL_FORMED = {
     "unknown attribute": (node("Relu", ["x"], ["y"], alpha=1), "no attribute `alpha`"),
     "attribute of another type": (node("Softmax", ["x"], ["y"], axis=0.5), "`axis` is FLOAT"),
@@ -280,6 +288,14 @@ ILL_FORMED = {
              update_rule="delta"), "takes no decay"),
     "terms of an einsum": (node("Einsum", ["x"], ["y"], equation="i,j->ij"), "2 terms"),
     "two sizes of -1": (node("Reshape", ["x", "to"], ["y"]), "two sizes"),
+    "paddings of 64 bits": (node("Pad", ["one", "far"], ["y"]), "64 bits"),
+    "groups of a transposed convolution": (
+        node("ConvTranspose", ["image", "image"], ["y"], group=3), "3 groups"),
+    "a window of two axes": (node("STFT", ["x", "minus", "to2"], ["y"]), "a window 1"),
+    "a branch that makes nothing": (
+        node("If", ["yes"], ["y"], then_branch=NOTHING, else_branch=NOTHING), "makes its output `x`"),
+    "a loop's weight that is an input": (
+        node("Loop", ["number", "", "x"], ["y"], body=LOOPED), "initializer and an input"),
     "matrix of a vector": (node("Gemm", ["x", "x"], ["y"]), "3 dimensions"),
 }  # fmt: skip
 
@@ -304,7 +320,9 @@ def test_ill_formed_models_are_refused(name: str):
     bad, message = ILL_FORMED[name]
     inputs = [value("x", ["A", "B", "C"]), value("one", [2, 8, 2]), value("huge", [2**63 - 1])]
     inputs.append(value("number", []))
-    known = (constant("to", [-1, -1]), constant("minus", -1))
+    inputs += [value("image", [4, 4, 5, 5]), value("yes", [], BOOL)]
+    known = (constant("to", [-1, -1]), constant("minus", -1), constant("to2", [[1], [1]]),
+             constant("far", [2**63 - 1, 0, 0, 1, 0, 0]))  # fmt: skip
     version = 27 if bad.op_type == "LinearAttention" else 18
     model = model_of([bad], inputs, known, opset=version)
     with pytest.raises(UnsupportedModel, match=message):

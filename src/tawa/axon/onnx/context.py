@@ -185,8 +185,20 @@ class Context:
         return self.solver.dim(left)
 
     def least(self, dim: Dim) -> int | None:
-        """A number that a size is not below, by what is known of the symbols in it."""
-        return self.solver.least(dim)
+        """A number that a size is not below, by what is known of the symbols in it.
+
+        Or by what nodes have demanded of the same sum of symbols.
+        """
+        low, floor = self.solver.least(dim), self.solver.floors.get(dim - dim.offset)
+        return (
+            low
+            if floor is None
+            else max(floor + dim.offset, floor + dim.offset if low is None else low)
+        )
+
+    def has_elements(self, dims: Dims) -> bool:
+        """Whether a tensor of these sizes surely has elements."""
+        return all((self.least(dim) or 0) >= 1 for dim in dims)
 
     def same(self, *shapes: Dims | None) -> Dims | None:
         """Demand that shapes are equal, and return one; unknown ones don't matter."""
@@ -203,6 +215,7 @@ class Context:
     def at_least(self, dim: Dim, bound: int) -> None:
         """Demand that a size is at least `bound`. Raises Clash."""
         self.solver.require(AtLeast(dim, bound, self.origin))
+        self.solver.note_floor(self.solver.dim(dim), bound)
 
     def broadcast(self, *shapes: Dims | None) -> Dims | None:
         """The shape that shapes broadcast to; unknown if one is. Raises Clash."""

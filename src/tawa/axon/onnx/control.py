@@ -7,12 +7,14 @@ iterations: its sizes and ranks are widened until the body keeps them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from onnx import GraphProto
+from onnx import GraphProto, TensorProto
 
 from tawa.axon.onnx.context import Branch, Context, IllFormed, rule
+from tawa.axon.onnx.forms import given_inputs
 from tawa.axon.onnx.sequences import merged
 from tawa.axon.onnx.values import UNKNOWN, Value, known, tensor
 from tawa.axon.sizes.dims import ONE, Dim
@@ -22,10 +24,15 @@ MAX_ITERATIONS = 64
 """Loops with more iterations, or of unknown length, are inferred by their body's fixed point."""
 
 
+GOING = known(np.array(True), TensorProto.BOOL)
+"""What a loop's body is told of whether to go on."""
+
+
 def _checked(context: Context, graph: GraphProto, inputs: int, least: int) -> None:
     """Raise IllFormed unless a graph inside the node takes and gives as many values as it needs."""
-    if len(graph.input) != inputs:
-        raise IllFormed(f"its graph has {len(graph.input)} inputs, not {inputs}")
+    given = len(given_inputs(graph))
+    if given != inputs:
+        raise IllFormed(f"its graph has {given} inputs, not {inputs}")
     if len(graph.output) < max(least, len(context.node.output)):
         raise IllFormed(f"its graph has only {len(graph.output)} outputs")
 
@@ -81,11 +88,15 @@ def loop(context: Context) -> list[Value]:
     state = [context.value(index + 2) for index in range(count)]
     iterations = context.number(0) if context.has(0) else None
     going = context.number(1, 1)
-    if (iterations is not None or not context.has(0)) and going is not None:
-        found = _unrolled(context, state, iterations, bool(going))
-        if found is not None:
-            return found
-    stable, result = _fixed_point(context, state, [tensor([]), known(np.array(True))], [])
+    if going is None and iterations is not None:
+        found = _perhaps_unrolled(context, state, iterations)
+    elif going is not None and (iterations is not None or not context.has(0)):
+        found = _unrolled(context, state, iterations, bool(going), context.subgraph)
+    else:
+        found = None
+    if found is not None:
+        return found
+    stable, result = _fixed_point(context, state, [Value((), None, TensorProto.INT64), GOING], [])
     sizes = context.sizes(0) if context.has(0) else None
     always = result[0].numbers if result else None
     whole = going is not None and always is not None and bool(always.ravel()[0])
@@ -96,9 +107,9 @@ def loop(context: Context) -> list[Value]:
 def _stacked(context: Context, value: Value, iterations: Dim | None, place: int = 0) -> Value:
     """The results of all iterations in one tensor; nothing is known of it if there may be none."""
     if value.dims is None or iterations is None or (context.least(iterations) or 0) < 1:
-        return UNKNOWN
+        return Value(None, None, value.element)
     axis = context.axis(place, len(value.dims) + 1)
-    return tensor([*value.dims[:axis], iterations, *value.dims[axis:]])
+    return Value((*value.dims[:axis], iterations, *value.dims[axis:]), None, value.element)
 
 
 def _fixed_point(
@@ -175,9 +186,28 @@ def _forgotten(context: Context, value: Value, states: list[Value]) -> Value:
     return value.mapped(known_size) if changing else value
 
 
-def _unrolled(
-    context: Context, state: list[Value], iterations: float | None, going: bool
+def _perhaps_unrolled(
+    context: Context, state: list[Value], iterations: float
 ) -> list[Value] | None:
+    """A loop that either doesn't start or has a known length; None if that isn't known after all.
+
+    What its iterations demand is no demand of the model.
+    """
+
+    def run(graph: GraphProto, given: list[Value]) -> list[Value]:
+        return context.branch(graph, given).values or [UNKNOWN] * len(graph.output)
+
+    found = _unrolled(context, state, iterations, True, run)
+    if found is None:
+        return None
+    stacks = [UNKNOWN] * (len(found) - len(state))
+    return [*(merged(context, *pair) for pair in zip(state, found, strict=False)), *stacks]
+
+
+def _unrolled(
+    context: Context, state: list[Value], iterations: float | None, going: bool,
+    run: Callable[[GraphProto, list[Value]], list[Value]],
+) -> list[Value] | None:  # fmt: skip
     """A loop of known length, iteration by iteration; None if its length isn't known after all."""
     body = context.attribute("body")
     count = len(state)
@@ -188,7 +218,8 @@ def _unrolled(
     while going and (iterations is None or iteration < iterations):
         if iteration >= MAX_ITERATIONS:
             return None
-        result = context.subgraph(body, [known(np.array(iteration)), known(np.array(True)), *state])
+        number = known(np.array(iteration), TensorProto.INT64)
+        result = run(body, [number, GOING, *state])
         numbers = result[0].numbers
         if numbers is None:
             return None
@@ -210,7 +241,7 @@ def _collected(context: Context, values: list[Value]) -> Value:
         return UNKNOWN
     columns = zip(*shapes, strict=True)
     sizes = (column[0] if len(set(column)) == 1 else context.fresh() for column in columns)
-    return tensor([Dim.of(len(values)), *sizes])
+    return Value((Dim.of(len(values)), *sizes), None, values[0].element)
 
 
 @rule("Scan")
@@ -235,7 +266,8 @@ def scan(context: Context) -> list[Value] | None:
             continue
         axis = context.axis(axis, len(dims))
         iterations = dims[axis] if iterations is None else context.equal(iterations, dims[axis])
-        slices.append(tensor([*dims[:axis], *dims[axis + 1 :]]))
+        element = context.value(count + number).element
+        slices.append(Value((*dims[:axis], *dims[axis + 1 :]), None, element))
     state = [replace(value, contents=None, fill=None) for value in state]
     if iterations is not None and len(body.output) > count:
         context.at_least(iterations, 1)  # without an iteration, nobody knows the results' sizes

@@ -80,6 +80,7 @@ UNARY_VALUES: dict[str, Callable[[Dim], Dim]] = {
 FLOAT_VALUES: dict[str, Callable[[Array], Array]] = {
     "Neg": np.negative, "Abs": np.abs, "Sqrt": np.sqrt, "Floor": np.floor, "Ceil": np.ceil,
     "Reciprocal": np.reciprocal, "Exp": np.exp, "Not": np.logical_not, "Round": np.round,
+    "Relu": lambda x: np.maximum(x, 0),
 }  # fmt: skip
 
 

@@ -39,9 +39,10 @@ from tawa.axon.onnx.context import (
     Room,
     Undefined,
 )
+from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
 from tawa.axon.onnx.shapes import ModelShapes
-from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known, stored
+from tawa.axon.onnx.values import MAX_CONTENTS, MAX_SIZE, UNKNOWN, Value, known, stored
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
@@ -72,9 +73,6 @@ OWN_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 MAX_RANK = 64
 """NumPy's limit; a shape tensor that says more is garbage."""
-
-MAX_SIZE = 2**63 - 1
-"""What a size in a model can be."""
 
 Overrides = dict[str, Sequence[int | str] | None]
 
@@ -248,6 +246,8 @@ class Walk:
             return Value((), item=item, is_sequence=True)
         if type_.HasField("optional_type"):
             return self._input(type_.optional_type.elem_type, given, taken)
+        if type_.WhichOneof("value") in ("map_type", "opaque_type"):
+            return UNKNOWN
         tensor_type = type_.sparse_tensor_type if type_.HasField("sparse_tensor_type") else (
             type_.tensor_type)  # fmt: skip
         element = tensor_type.elem_type
@@ -319,7 +319,7 @@ class Walk:
     ) -> list[Value]:
         """The outputs of a graph that runs for certain."""
         inner = {**scope, **self._initializers(graph)}
-        inner.update(zip((entry.name for entry in graph.input), given, strict=False))
+        inner.update(zip((entry.name for entry in given_inputs(graph)), given, strict=False))
         self.walk(graph, inner)
         return [inner.get(entry.name, UNKNOWN) for entry in graph.output]
 
@@ -425,6 +425,7 @@ class Walk:
         if of is not None:
             if self.strict:
                 check_node(node, of, label)
+                check_inner_graphs(node, self.model.ir_version)
             try:
                 elements = element_types(node, of, context.inputs, label)
             except UnsupportedModel:

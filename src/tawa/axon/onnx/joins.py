@@ -82,7 +82,7 @@ def _shared(
     `axis` means nothing. None if the rank isn't known: a part without elements has any.
     """
     parts = [shape_ for shape_ in shapes if shape_ is not None]
-    full = [part for part in parts if all((context.least(dim) or 0) >= 1 for dim in part)]
+    full = [part for part in parts if context.has_elements(part)]
     if full:
         return _agreeing(context, full, axis)
     if len(parts) < len(shapes):

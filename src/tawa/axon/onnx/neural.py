@@ -11,6 +11,7 @@ from tawa.axon.onnx.context import Context, IllFormed, Room, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Dims, Value, tensor
 from tawa.axon.sizes.choices import smallest
+from tawa.axon.sizes.conditional import unless
 from tawa.axon.sizes.dims import ONE, Dim, ceil_quotient
 from tawa.axon.sizes.scaled import scaled
 
@@ -63,6 +64,11 @@ def _check_window(kernel: list[Dim], rank: int) -> None:
         raise IllFormed("the window has a size below 1")
 
 
+def _check_groups(channels: Dim, groups: int) -> None:
+    if groups < 1 or (channels.constant or 0) % groups:
+        raise IllFormed(f"its channels do not fall into {groups} groups")
+
+
 @rule("Conv", "ConvInteger")
 def conv(context: Context) -> Value | None:
     """Convolution: channels of the input match the weights' (times groups)."""
@@ -87,8 +93,7 @@ def _conv(context: Context, x: Dims | None, w: Dims | None) -> Value | None:
     if len(x) != len(w) or len(x) < 3:
         raise IllFormed(f"an input of {len(x)} dimensions and weights of {len(w)}")
     groups = context.attribute("group", 1)
-    if groups < 1 or (w[0].constant or 0) % groups:
-        raise IllFormed(f"its channels do not fall into {groups} groups")
+    _check_groups(w[0], groups)
     context.equal(x[1], w[1] * groups)
     kernel = context.attribute("kernel_shape")
     sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
@@ -104,8 +109,9 @@ def conv_transpose(context: Context) -> Value | None:
     if len(x) != len(w) or len(x) < 3:
         raise IllFormed(f"an input of {len(x)} dimensions and weights of {len(w)}")
     context.equal(x[1], w[0])
-    rank = len(x) - 2
-    channels = w[1] * context.attribute("group", 1)
+    rank, groups = len(x) - 2, context.attribute("group", 1)
+    _check_groups(w[0], groups)
+    channels = w[1] * groups
     shape = context.attribute("output_shape")
     if shape and min(shape) < 0:
         raise IllFormed("`output_shape` has a number below 0")
@@ -124,9 +130,13 @@ def conv_transpose(context: Context) -> Value | None:
     if mode.startswith("SAME"):
         spans = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
         same = [
-            size * s if (span.constant or 0) >= s else context.fresh()  # there is no negative pad
+            size * s
+            if (span.constant or 0) >= s
+            else context.fresh()
+            if span.constant is not None
+            else unless(size * s, context.fresh(), (span - s + 1,))
             for size, s, span in zip(x[2:], strides, spans, strict=True)
-        ]
+        ]  # a window that is smaller than its stride would need negative padding
         return tensor([x[0], channels, *same])
     found = [
         (size - 1) * strides[i] + (sizes[i] - 1) * dilations[i] + 1

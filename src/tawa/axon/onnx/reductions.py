@@ -241,15 +241,26 @@ def _chosen(context: Context, size: Dim) -> Dim:
 def unique(context: Context) -> list[Value] | None:
     """As many as there are different numbers or slices."""
     dims = context.dims(0)
-    count = context.fresh()
     axis = context.attribute("axis")
     if dims is None:
         return None
     if axis is None:
+        count = _different(context, product(dims), None)
         return [tensor([count]), tensor([count]), tensor([product(dims)]), tensor([count])]
     axis = context.axis(axis, len(dims))
+    count = _different(context, dims[axis], axis)
     values = tensor([*dims[:axis], count, *dims[axis + 1 :]])
     return [values, tensor([count]), tensor([dims[axis]]), tensor([count])]
+
+
+def _different(context: Context, size: Dim, axis: int | None) -> Dim:
+    """How many different numbers or slices there are: of none or one, as many."""
+    if size.constant is not None and size.constant <= 1:
+        return size
+    numbers = context.value(0).numbers
+    if numbers is None or numbers.dtype.kind not in "iub":  # runtimes count NaNs in two ways
+        return context.fresh()
+    return Dim.of(np.unique(numbers, axis=axis).shape[axis or 0])
 
 
 @rule("NonMaxSuppression")
@@ -324,6 +335,8 @@ def stft(context: Context) -> Value | None:
     window_, length = context.dims(2), context.sizes(3)
     if dims is None:
         return None
+    if len(dims) not in (2, 3) or (window_ is not None and len(window_) != 1):
+        raise IllFormed("a signal has 2 or 3 axes, and a window 1")
     frame = length[0] if length else window_[0] if window_ else context.fresh()
     count = (dims[1] - frame) // step[0] + 1 if step else context.fresh()
     bins = frame // 2 + 1 if context.flag("onesided", True) else frame

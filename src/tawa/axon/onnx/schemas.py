@@ -135,8 +135,10 @@ def element_types(
             continue
         if name not in port.allowed:
             continue  # onnx's own inference is as lenient
+        if not port.is_uniform:
+            continue  # a variadic input that may consist of different types
         known = bound.setdefault(port.type, value.element)
-        if known != value.element and port.is_uniform and "Integer" not in node.op_type:
+        if known != value.element and "Integer" not in node.op_type:
             one, other = type_name(known), type_name(value.element)
             raise ill_formed(label, f"its inputs consist of {one} and of {other}", "one type")
     return [_output_element(node, of, bound, index) for index in range(len(node.output))]
@@ -149,7 +151,7 @@ def _output_element(node: NodeProto, of: Signature, bound: dict[str, int], index
         for attribute in node.attribute:
             if attribute.name == said:
                 return attribute.i
-    if port is None:
+    if port is None or not port.is_uniform:
         return 0
     if port.type in bound:
         return bound[port.type]

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 from tawa.axon.onnx.context import Context, IllFormed, dims_array, product, rule
 from tawa.axon.onnx.values import (
     MAX_CONTENTS,
+    MAX_SIZE,
     Array,
     Value,
     computed,
@@ -134,6 +135,9 @@ def reshape(context: Context) -> Value | None:
     if dims is not None:
         _same_size(context, dims, result)
     known = [context.solver.dim(dim) for dim in result]
+    if dims is not None and context.has_elements(context.resolved(dims)):
+        for dim in known:
+            context.solver.note_floor(dim, 1)
     value = context.value(0)
     return Value(tuple(result), _reshaped(value.contents, known), fill=value.fill)
 
@@ -242,7 +246,20 @@ def split(context: Context) -> list[Value] | None:
         return None
     axis = context.axis(context.attribute("axis", 0), len(dims))
     parts = _parts(context, dims[axis])
-    return [tensor([*dims[:axis], part, *dims[axis + 1 :]]) for part in parts]
+    pieces = _pieces(context.value(0).contents, parts, axis)
+    return [
+        Value((*dims[:axis], part, *dims[axis + 1 :]), piece)
+        for part, piece in zip(parts, pieces, strict=True)
+    ]
+
+
+def _pieces(contents: Array | None, parts: list[Dim], axis: int) -> list[Array | None]:
+    """What each part of known contents contains."""
+    sizes = [part.constant for part in parts]
+    lengths = [size for size in sizes if size is not None]
+    if contents is None or len(lengths) < len(sizes) or sum(lengths) != contents.shape[axis]:
+        return [None] * len(parts)
+    return list(np.split(contents, np.cumsum(lengths)[:-1], axis=axis))
 
 
 def _parts(context: Context, size_: Dim) -> list[Dim]:
@@ -399,8 +416,9 @@ def gather_nd(context: Context) -> Value | None:
     batch, depth = context.attribute("batch_dims", 0), indices[-1].constant
     if not 0 <= batch < min(len(data), len(indices)) or not 1 <= depth <= len(data) - batch:
         raise IllFormed(f"indices of {depth} numbers into {len(data)} axes, {batch} of a batch")
-    for mine, theirs in zip(data[:batch], indices[:batch], strict=True):
-        context.equal(mine, theirs)
+    if context.has_elements(indices):  # without indices, onnxruntime gathers from any batch
+        for mine, theirs in zip(data[:batch], indices[:batch], strict=True):
+            context.equal(mine, theirs)
     return tensor([*indices[:-1], *data[batch + depth :]])
 
 
@@ -458,7 +476,10 @@ def pad(context: Context) -> Value | None:
     result = list(dims)
     for index, axis in enumerate(axes):
         here = context.axis(axis, len(dims))
-        result[here] = dims[here] + pads[index] + pads[index + len(axes)]
+        more = pads[index] + pads[index + len(axes)]
+        if (more.constant or 0) > MAX_SIZE:
+            raise IllFormed("paddings of more than 64 bits")
+        result[here] = dims[here] + more
         context.at_least(result[here], 0)
     return tensor(result)
 

@@ -16,6 +16,9 @@ from tawa.axon.sizes.dims import Dim
 Array = NDArray[Any]
 Dims = tuple[Dim, ...]
 
+MAX_SIZE = 2**63 - 1
+"""What a size in a model can be."""
+
 MAX_CONTENTS = 1024
 """Larger tensors are known by their shape only."""
 

@@ -28,6 +28,8 @@ class SolverState(Solver):
         self.declared: set[Variable] = set()
         self.bounds: dict[Variable, tuple[int | None, int | None]] = {}
         self.facts: dict[Variable, Dim] = {}
+        self.floors: dict[Dim, int] = {}
+        """What sums of several symbols, without a number, have been demanded not to be below."""
         self._rests: dict[Variable, Variable] = {}
         """How far variables are from a bound."""
 
@@ -55,6 +57,13 @@ class SolverState(Solver):
         known = [dim.least()]
         known += [self._counted(dim, end)[0].least() for end in LOW_HIGH if self.bounds]
         return max((bound for bound in known if bound is not None), default=None)
+
+    def note_floor(self, dim: Dim, bound: int) -> None:
+        """Keep that a dimension is at least `bound`, where bounds of its variables don't say so."""
+        symbols = dim - dim.offset
+        if symbols.terms and symbols.sole_variable is None:
+            bound -= dim.offset
+            self.floors[symbols] = max(bound, self.floors.get(symbols, bound))
 
     def _decided(self, dim: Dim) -> Dim:
         """The dimension without the choices that its variables' bounds decide."""

@@ -1,0 +1,115 @@
+"""What constants, the demands of nodes, and the graphs inside of nodes decide in ONNX models."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tests.axon.test_onnx_sound import (
+    BOOL,
+    INT64,
+    at,
+    constant,
+    model_of,
+    node,
+    shapes_of,
+    value,
+)
+
+
+def test_below_version_4_of_the_format_weights_of_inner_graphs_are_inputs_too():
+    body = helper.make_graph(
+        [node("Add", ["w", "k"], ["after"])], "body",
+        [value("i", [], INT64), value("go", [], BOOL), value("w", None), value("k", [1])],
+        [value("go", [], BOOL), value("after", None)], [constant("k", [1.0], np.float32)],
+    )  # fmt: skip
+    model = model_of(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)], [value("x", ["N"]), value("n", [], INT64)]
+    )
+    model.ir_version = 3
+    assert at(shapes_of(model), "y", N=5) == (5,)
+
+
+def test_types_that_are_no_tensors_are_unknown():
+    entry = onnx.ValueInfoProto(name="x")
+    entry.type.opaque_type.domain, entry.type.opaque_type.name = "my", "Thing"
+    foreign = helper.make_node("Read", ["x"], ["y"], domain="my")
+    assert shapes_of(model_of([foreign], [entry])).dims("y") is None
+
+
+def test_without_indices_anything_is_gathered_from():
+    """onnxruntime compares the batches only where there is something to gather."""
+    gather = node("GatherND", ["x", "i"], ["y"], batch_dims=1)
+    shapes = shapes_of(model_of([gather], [value("x", ["N", "M"]), value("i", [2, 0, 1], INT64)]))
+    assert at(shapes, "x", N=3, M=4) == (3, 4)
+    shapes = shapes_of(model_of([gather], [value("x", ["N", "M"]), value("i", [2, 1, 1], INT64)]))
+    assert at(shapes, "x", N=3, M=4) == (2, 4)
+
+
+def test_stacked_results_consist_of_what_the_body_makes():
+    """Not of what the state consists of: a scan's types may differ from one another."""
+    body = helper.make_graph(
+        [node("Identity", ["s"], ["t"]), node("CastLike", ["s", "row"], ["each"])], "body",
+        [value("s", [2]), value("row", [2], TensorProto.FLOAT16)],
+        [value("t", [2]), value("each", [2], TensorProto.FLOAT16)],
+    )  # fmt: skip
+    scan = node("Scan", ["s", "x"], ["last", "y"], num_scan_inputs=1, body=body)
+    model = model_of([scan], [value("s", [2]), value("x", ["T", 2], TensorProto.FLOAT16)])
+    model.graph.output[1].CopyFrom(value("y", ["T", 2], TensorProto.FLOAT16))
+    assert shapes_of(model).values["y"].element == TensorProto.FLOAT16
+
+
+@pytest.mark.parametrize(
+    ("nodes", "constants", "sizes", "said"),
+    [
+        ([node("Split", ["c"], ["a", "b"], num_outputs=2), node("Expand", ["x", "b"], ["y"])],
+         [constant("c", [4, 1, 5, 1])], {"N": 3}, (5, 3)),
+        ([node("Unique", ["c"], ["u", "", "", ""]), node("Shape", ["u"], ["s"]),
+          node("Expand", ["x", "s"], ["y"])], [constant("c", [4, 1, 4, 1])], {"N": 2}, (2,)),
+        ([node("Relu", ["c"], ["r"]), node("Cast", ["r"], ["i"], to=INT64),
+          node("ConstantOfShape", ["i"], ["y"])],
+         [constant("c", [2.5, -1.0], np.float32)], {"N": 2}, (2, 0)),
+        ([node("Unsqueeze", ["x", "axes"], ["i"]),
+          node("ConvTranspose", ["i", "i"], ["y"], strides=[2], auto_pad="SAME_UPPER")],
+         [constant("axes", [0, 1])], {"N": 3}, (1, 1, 6)),
+        ([node("Reshape", ["x", "rows"], ["r"]), node("Shape", ["r"], ["s"]),
+          node("Reshape", ["x", "s"], ["y"])],
+         [constant("rows", [4, -1])], {"N": 8}, (4, 2)),
+    ],
+    ids=["parts", "different numbers", "floats", "same padding", "what divides"],
+)  # fmt: skip
+def test_what_constants_and_demands_decide(
+    nodes: list[onnx.NodeProto], constants: list[TensorProto], sizes: dict[str, int],
+    said: tuple[int, ...],
+):  # fmt: skip
+    shapes = shapes_of(model_of(nodes, [value("x", ["N"])], tuple(constants)))
+    assert at(shapes, "y", **sizes) == said
+
+
+def test_what_a_window_needs_decides_a_slice_behind_it():
+    """As a causal convolution keeps its state: the last inputs, of which there are enough."""
+    nodes = [node("Concat", ["past", "x"], ["all"], axis=2), node("Conv", ["all", "w"], ["c"]),
+             node("Shape", ["all"], ["length"], start=2, end=3),
+             node("Sub", ["length", "three"], ["first"]),
+             node("Slice", ["all", "first", "length", "two"], ["y"])]  # fmt: skip
+    inputs = [value("past", [1, 2, "P"]), value("x", [1, 2, "T"]), value("w", [5, 2, 4])]
+    known = (constant("three", [3]), constant("two", [2]))
+    shapes = shapes_of(model_of(nodes, inputs, known))
+    assert at(shapes, "y", P=3, T=9) == (1, 2, 3)
+
+
+def test_a_loop_that_starts_or_not_keeps_what_both_have():
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["on"]), node("Neg", ["s"], ["t"]),
+         node("Concat", ["u", "u"], ["v"], axis=0)], "body",
+        [value("i", [], INT64), value("go", [], BOOL), value("s", None), value("u", None)],
+        [value("on", [], BOOL), value("t", None), value("v", None), value("t", None)],
+    )  # fmt: skip
+    loop = node("Loop", ["three", "go", "x", "x"], ["a", "b", "c"], body=body)
+    shapes = shapes_of(
+        model_of([loop], [value("x", ["N"]), value("go", [], BOOL)], (constant("three", 3),))
+    )
+    assert at(shapes, "a", N=2) == (2,)
+    assert at(shapes, "b", N=2) == (None,)
+    assert shapes.dims("c") is None
