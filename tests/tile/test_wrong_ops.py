@@ -6,11 +6,23 @@ from collections.abc import Callable
 
 import pytest
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, TensorType, f16, f32, i1, i32, i64
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.base.types import DescType, PtrType
+from tawa.tile.dialect.combine_ops import ReduceWith
+from tawa.tile.dialect.ops import (
+    AtomicRmw,
+    DescLoad,
+    DescSize,
+    DescStore,
+    Load,
+    MakeDesc,
+    Store,
+    Yield,
+)
 from tawa.tile.dialect.value_ops import ExtractSlice, Join, Repeat, RowEnds, Split
 
 
@@ -86,4 +98,111 @@ def test_what_can_be_is_accepted(case: str) -> None:
 def test_what_cannot_be_is_refused(case: str) -> None:
     make, message = WRONG[case]
     with pytest.raises(VerifyException, match=message):
+        make().verify()
+
+
+# --- ops on memory --------------------------------------------------------------------------------
+
+HALF = PtrType(f16)
+
+
+def made(kind: Attribute) -> SSAValue:
+    return Made(result_types=[kind]).results[0]
+
+
+def pointers(*shape: int) -> SSAValue:
+    return made(TensorType(HALF, shape))
+
+
+def bits_(*shape: int) -> SSAValue:
+    return made(TensorType(i1, shape))
+
+
+def halves(*shape: int) -> SSAValue:
+    return made(TensorType(f16, shape))
+
+
+def block(*shape: int) -> SSAValue:
+    return made(DescType(TensorType(f16, shape)))
+
+
+def numbers(count: int) -> list[SSAValue]:
+    return [made(i32) for _ in range(count)]
+
+
+def described(sizes: int, strides: int, *shape: int, **more: str) -> Operation:
+    long = [made(i64) for _ in range(strides)]
+    return MakeDesc(made(HALF), numbers(sizes), long, shape, **more)
+
+
+def of_type(op: Operation, result: Attribute) -> Operation:
+    """The same op with another result."""
+    return type(op).create(operands=op.operands, properties=op.properties, result_types=[result])
+
+
+def combined(shape: tuple[int, ...], axis: int, arguments: int, yielded: int) -> Operation:
+    """A reduction of two tiles of f32 by a region."""
+    inner = Block(arg_types=[f32] * arguments)
+    inner.add_op(Yield(list(inner.args[:yielded])))
+    return ReduceWith([tile(*shape), tile(4, 8)], axis, Region(inner))
+
+
+RIGHT_IN_MEMORY: dict[str, Callable[[], Operation]] = {
+    "a load": lambda: Load(pointers(8)),
+    "a masked load": lambda: Load(pointers(8), bits_(8), halves(8)),
+    "a load of one": lambda: Load(made(HALF), made(i1)),
+    "a store": lambda: Store(pointers(8), halves(8), bits_(8)),
+    "an addition": lambda: AtomicRmw("addf", pointers(8), halves(8)),
+    "a descriptor": lambda: described(2, 2, 8, 16),
+    "a descriptor of a row": lambda: described(1, 1, 16),
+    "a descriptor of rank 5": lambda: described(5, 5, 1, 2, 2, 2, 8),
+    "a descriptor of no numbers": lambda: described(1, 1, 16, padding="nan"),
+    "a size": lambda: DescSize(block(8, 16), 1),
+    "the first stride": lambda: DescSize(block(8, 16), 0, stride=True),
+    "a block": lambda: DescLoad(block(8, 16), numbers(2)),
+    "a block that is stored": lambda: DescStore(block(8, 16), numbers(2), halves(8, 16)),
+    "a block that is added": lambda: DescStore(block(8, 16), numbers(2), halves(8, 16), "addf"),
+    "two tiles by a region": lambda: combined((4, 8), 1, 4, 2),
+    "down the columns": lambda: combined((4, 8), 0, 4, 2),
+}
+
+WRONG_IN_MEMORY: dict[str, tuple[Callable[[], Operation], str]] = {
+    "a load of numbers": (lambda: Load(halves(8)), "a pointer"),
+    "another mask": (lambda: Load(pointers(8), bits_(4)), "a mask"),
+    "a mask of numbers": (lambda: Load(pointers(8), halves(8)), "a mask"),
+    "a scalar mask of a tile": (lambda: Load(pointers(8), made(i1)), "a mask"),
+    "other of another type": (lambda: Load(pointers(8), bits_(8), tile(8)), ""),
+    "another value": (lambda: Store(pointers(8), tile(8)), ""),
+    "a value of another shape": (lambda: Store(pointers(8), halves(4)), ""),
+    "no such kind": (lambda: AtomicRmw("mulf", pointers(8), halves(8)), "is one of"),
+    "no such order": (lambda: AtomicRmw("addf", pointers(8), halves(8), order="later"), "is one of"),
+    "no such scope": (lambda: AtomicRmw("addf", pointers(8), halves(8), scope="us"), "is one of"),
+    "one size too few": (lambda: described(1, 2, 8, 16), "2 sizes and strides"),
+    "one stride too few": (lambda: described(2, 1, 8, 16), "2 sizes and strides"),
+    "no sizes": (lambda: described(0, 0), "rank 1 to 5"),
+    "six sizes": (lambda: described(6, 6, 1, 1, 1, 1, 1, 8), "rank 1 to 5"),
+    "another element": (
+        lambda: of_type(described(1, 1, 16), DescType(TensorType(f32, (16,)))), "element types"),
+    "no such padding": (lambda: described(1, 1, 16, padding="one"), "padding is one of"),
+    "an axis too far": (lambda: DescSize(block(8, 16), 2), ""),
+    "one coordinate": (lambda: DescLoad(block(8, 16), numbers(1)), ""),
+    "three coordinates": (lambda: DescLoad(block(8, 16), numbers(3)), ""),
+    "a part of a block": (lambda: DescStore(block(8, 16), numbers(2), halves(8, 8)), ""),
+    "no such sum": (lambda: DescStore(block(8, 16), numbers(2), halves(8, 16), "subf"), ""),
+    "two shapes": (lambda: combined((8, 4), 0, 4, 2), "one shape"),
+    "an axis that is not there": (lambda: combined((4, 8), 2, 4, 2), "out of range"),
+    "one side of a pair": (lambda: combined((4, 8), 1, 2, 2), "both sides"),
+    "one result of two": (lambda: combined((4, 8), 1, 4, 1), "yields one element"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RIGHT_IN_MEMORY)
+def test_what_is_right_in_memory(case: str) -> None:
+    RIGHT_IN_MEMORY[case]().verify()
+
+
+@pytest.mark.parametrize("case", WRONG_IN_MEMORY)
+def test_what_is_wrong_in_memory(case: str) -> None:
+    make, message = WRONG_IN_MEMORY[case]
+    with pytest.raises((VerifyException, ValueError), match=message or None):
         make().verify()

@@ -115,12 +115,14 @@ def _named(
     whole = {name.partition(".")[0] for name in constants}
     parameters = [p.name for p in run_time_parameters(function, constants)]
     if not isinstance(arg_types, Mapping):
-        _check_launch(function, parameters, arg_types, constants)
+        found = f"{len(arg_types)} argument types"
+        fits = len(parameters) == len(arg_types)
+        _check_launch(function, parameters, constants, None if fits else found)
         return parameters, list(arg_types)
     given = dict.fromkeys(name.partition(".")[0] for name in arg_types)
     wanted = [name for name in parameters if name in given or name not in whole]
-    fits = list(given) == wanted
-    _check_launch(function, wanted, list(given) if fits else list(arg_types), constants)
+    found = None if list(given) == wanted else f"types of ({', '.join(given)})"
+    _check_launch(function, wanted, constants, found)
     return list(arg_types), list(arg_types.values())
 
 
@@ -241,14 +243,14 @@ def _constants(function: JITFunction, constants: Mapping[str, object]) -> dict[s
 def _check_launch(
     function: JITFunction,
     names: Sequence[str],
-    arg_types: Sequence[object],
     constants: Mapping[str, object],
+    found: str | None,
 ) -> None:
+    """Raise `LaunchMismatch` for types that are `found`, or compile-time values, that do not fit."""
     own = function.arg_names
     unknown = [name for name in constants if name.partition(".")[0] not in own]
     missing = missing_constants(function, constants)
-    if unknown or missing or len(names) != len(arg_types):
-        found = f"{len(arg_types)} argument types"
+    if unknown or missing or found is not None:
         if unknown:
             found = f"no parameter {', '.join(unknown)}"
         elif missing:
