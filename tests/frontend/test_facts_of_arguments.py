@@ -12,6 +12,7 @@ from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Block
 
 import tawa.language as tl
+from tawa.base.spans import LOC, Span, attribute_of
 from tawa.frontend.lower import lower_to_tile, require_whole_rows
 from tawa.frontend.source.arguments import (
     Constant,
@@ -23,9 +24,9 @@ from tawa.frontend.source.arguments import (
     run_time_parameters,
     specialize_number,
 )
-from tawa.frontend.source.errors import LaunchMismatch
-from tawa.frontend.values.builder import Builder, name_values
-from tawa.ir.kernels import AT_LEAST, MULTIPLE, NAME
+from tawa.frontend.source.errors import LaunchMismatch, TypeMismatch
+from tawa.frontend.values.builder import Builder, Defaults, hint, name_values
+from tawa.ir.kernels import AT_LEAST, DISJOINT, MULTIPLE, NAME, RELEASES
 
 NOTATIONS: dict[str, Any] = {
     "*f16": PointerArg(tl.float16),
@@ -226,3 +227,45 @@ def test_a_number_that_is_one_is_written_as_one(define: Any) -> None:
     kernel = define("def kernel(x, n):\n    tl.store(x, n + 5)\n")
     module = lower_to_tile(kernel, [parse_argument("*i32"), parse_argument("i32:=1")], {})
     assert 1 in constants_of(module)
+
+
+def test_factors_of_two_and_promises_of_the_whole_kernel(define: Any) -> None:
+    assert facts(define, "pass", "*f16:2", "i32:2", "desc<f16,8x8>")["n"] == {"divisible": 2}
+    kernel = define(
+        "def kernel(x, y):\n    tl.assume_disjoint(x, y)\n    tl.store(x, tl.load(y))\n"
+    )
+    kinds = [parse_argument("*i32")] * 2
+    (op,) = lower_to_tile(kernel, kinds, {}).ops
+    assert op.attributes[DISJOINT] == StringAttr('[["x", "y"]]')
+    plain = define("def kernel(x, y):\n    tl.store(x, tl.load(y))\n    return\n")
+    (op,) = lower_to_tile(plain, kinds, {}).ops
+    assert DISJOINT not in op.attributes
+    assert RELEASES not in op.attributes
+    (op,) = lower_to_tile(plain.fn, kinds, {}).ops
+    assert op.sym_name.data == "kernel"
+
+
+def test_a_kernel_returns_nothing(define: Any) -> None:
+    kernel = define("def kernel(x):\n    return x\n")
+    with pytest.raises(TypeMismatch, match="a kernel returns nothing"):
+        lower_to_tile(kernel, [parse_argument("i32")], {})
+
+
+def test_names_of_values_are_ones_that_the_text_can_have() -> None:
+    for name, hinted in (("x", "x"), ("x_0", "x"), ("_0", None), ("x y", None), ("3x", None)):
+        value = Made(result_types=[i32]).results[0]
+        hint(value, name)
+        assert value.name_hint == hinted, name
+
+
+def test_spans_and_defaults() -> None:
+    b = Builder(Block(), Defaults(num_warps=8))
+    assert b.defaults.num_warps == 8
+    assert Builder(Block()).defaults == Defaults()
+    assert b.span is None
+    one, other = (Span("f", n, 0, n, 5) for n in (1, 2))
+    with b.at(one), b.at(other):
+        assert b.span == other
+        assert b.add(Made()).attributes[LOC] == attribute_of(other)
+    assert b.span is None
+    assert LOC not in b.add(Made()).attributes

@@ -12,8 +12,11 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.types import DescType, PtrType
+from tawa.ir.boxes import Box
 from tawa.tile.dialect.combine_ops import ReduceWith
 from tawa.tile.dialect.ops import (
+    Assert,
+    AtomicCas,
     AtomicRmw,
     DescLoad,
     DescSize,
@@ -79,6 +82,13 @@ WRONG: dict[str, tuple[Callable[[], Operation], str]] = {
     "a window of fewer dimensions": (lambda: window(tile(8, 8), (2,), 2), "one rank"),
     "a window that is too wide": (lambda: window(tile(8, 8), (2, 9), 2), "too large"),
     "a window of too many rows": (lambda: window(tile(8, 8), (9, 8), 2), "too large"),
+    "another one to compare": (lambda: AtomicCas(pointers(8), tile(8), halves(8)), "expected"),
+    "a condition of numbers": (lambda: Assert(halves(8), "so"), "a condition of i1"),
+    "a box without a place": (
+        lambda: Load(pointers(8), box=Box(block(8), [], made(i1))),
+        "a box has",
+    ),
+    "other without a mask": (lambda: Load(pointers(8), None, halves(8)), "needs a mask"),
     "two shapes": (lambda: Join(tile(4, 8), tile(8, 4)), "does not verify"),
     "two element types": (lambda: Join(tile(4), tile(4, element=f16)), "does not verify"),
     "three thirds": (lambda: Split(tile(4, 3)), "dimension of 2"),
@@ -163,6 +173,9 @@ RIGHT_IN_MEMORY: dict[str, Callable[[], Operation]] = {
     "a block that is stored": lambda: DescStore(block(8, 16), numbers(2), halves(8, 16)),
     "a block that is added": lambda: DescStore(block(8, 16), numbers(2), halves(8, 16), "addf"),
     "two tiles by a region": lambda: combined((4, 8), 1, 4, 2),
+    "an exchange": lambda: AtomicCas(pointers(8), halves(8), halves(8)),
+    "a condition": lambda: Assert(bits_(8), "so"),
+    "a load of a box": lambda: Load(pointers(8), box=Box(block(8), numbers(1), made(i1))),
     "down the columns": lambda: combined((4, 8), 0, 4, 2),
 }
 
@@ -206,3 +219,26 @@ def test_what_is_wrong_in_memory(case: str) -> None:
     make, message = WRONG_IN_MEMORY[case]
     with pytest.raises((VerifyException, ValueError), match=message or None):
         make().verify()
+
+
+def test_results_and_boxes_of_ops_on_memory() -> None:
+    assert DescSize(block(8, 16), 1).result.type == i32
+    assert DescSize(block(8, 16), 0).stride is None
+    long = DescSize(block(8, 16), 0, stride=True)
+    assert (long.result.type, long.stride is None) == (i64, False)
+    plain = Load(pointers(8))
+    assert (plain.volatile, plain.box) == (None, None)
+    assert Load(pointers(8), volatile=True).volatile is not None
+    box = Box(block(8), numbers(1), made(i1))
+    found = Load(pointers(8), box=box).box
+    assert found is not None
+    assert (found.desc, [*found.coordinates], found.holds) == (box.desc, box.coordinates, box.holds)
+
+
+@pytest.mark.parametrize(("axis", "left"), [(0, (8, 2)), (1, (4, 2)), (2, (4, 8))])
+def test_what_is_left_of_a_tile(axis: int, left: tuple[int, ...]) -> None:
+    inner = Block(arg_types=[f32] * 2)
+    inner.add_op(Yield([inner.args[0]]))
+    op = ReduceWith([tile(4, 8, 2)], axis, Region(inner))
+    op.verify()
+    assert op.outputs[0].type == TensorType(f32, left)

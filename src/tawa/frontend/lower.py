@@ -246,7 +246,7 @@ def _check_launch(
     constants: Mapping[str, object],
     found: str | None,
 ) -> None:
-    """Raise `LaunchMismatch` for types that are `found`, or compile-time values, that do not fit."""
+    """Raise `LaunchMismatch` for types or compile-time values that do not fit."""
     own = function.arg_names
     unknown = [name for name in constants if name.partition(".")[0] not in own]
     missing = missing_constants(function, constants)

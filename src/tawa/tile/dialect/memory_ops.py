@@ -147,8 +147,9 @@ class Load(TileOp):
     @property
     def box(self) -> Box | None:
         """What the copy engine would copy, if that is known."""
-        if self.desc is None or self.holds is None:
+        if self.desc is None:
             return None
+        assert self.holds is not None
         return Box(self.desc, self.coordinates, self.holds)
 
 
