@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 import tawa.language as tl
 from tawa.base.options import Options
 from tawa.frontend import JITFunction, PointerArg, lower_to_tile, specialize_number
 from tawa.ir.decisions.decision import Decisions
+from tawa.ir.loops import integer_constant
 from tawa.ir.walking import all_of
 from tawa.simulate.interpret.tile import run
+from tawa.tile.analysis.host_expressions import host_expression
 from tawa.tile.dialect.ops import Load
 from tawa.tile.passes.batched_loads import MOST_OPS, BatchedLoads
 from tawa.tile.passes.simplify import simplify
@@ -42,6 +45,25 @@ def set_to_numbers(x, y, first, last, N: tl.constexpr, STEP: tl.constexpr):
     for k in range(first, last, STEP):
         tl.store(y + k * N + i, i + k)
     tl.store(y + 64 * N + i, tl.load(x + i))
+
+
+def carried(x, y, first, last, N: tl.constexpr, STEP: tl.constexpr):
+    i = tl.arange(0, N)
+    total, odd, turns = tl.zeros((N,), tl.float32), tl.zeros((N,), tl.float32), first - first
+    for k in range(first, last, STEP):
+        total, odd, turns = odd + tl.load(x + k * N + i), total, turns + 1
+        tl.store(y + k * N + i, total + turns)
+    tl.store(y + 64 * N + i, odd - turns)
+
+
+def choosing(x, y, first, last, N: tl.constexpr, STEP: tl.constexpr):
+    i = tl.arange(0, N)
+    for k in range(first, last, STEP):
+        if k % 3 != 1:
+            more = 1
+        else:
+            more = 5
+        tl.store(y + k * N + i, tl.load(x + k * N + i) + more)
 
 
 def in_place(x, y, first, last, N: tl.constexpr, STEP: tl.constexpr):
@@ -107,7 +129,7 @@ def batched(module: ModuleOp, **options: Any) -> int:
     ("fn", "first", "last", "step"),
     [(doubled, 0, 0, 1), (doubled, 0, 3, 1),
      (doubled, 2, 11, 1), (doubled, 1, 15, 2), (doubled, 7, 3, 1),
-     (indirect, 3, 8, 2)],
+     (indirect, 3, 8, 2), (carried, 1, 8, 1)],
 )  # fmt: skip
 @pytest.mark.parametrize("known", [False, True])
 def test_they_do_what_they_did(fn: Any, first: int, last: int, step: int, known: bool) -> None:
@@ -119,7 +141,7 @@ def test_they_do_what_they_did(fn: Any, first: int, last: int, step: int, known:
         if together:
             count = batched(module)
             turns = max(1, len(range(first, last, step))) if known else 64
-            assert count == min(4 if fn is doubled else 2, turns)
+            assert count == min(2 if fn is indirect else 4, turns)
         y = np.full(65 * 128, -7, np.float32)
         run(module, (1,), [x, y, *([] if known else [first, last])])
         results.append(y)
@@ -157,7 +179,7 @@ def copied(x, y, first, last, N: tl.constexpr, STEP: tl.constexpr):
 @pytest.mark.parametrize(
     ("fn", "count"),
     [(copied, 4), (added_up, 1), (set_to_numbers, 1), (in_place, 1), (watching, 1), (branching, 1),
-     (drawing, 1), (indirect, 2)],
+     (drawing, 1), (indirect, 2), (choosing, 1), (carried, 4)],
 )  # fmt: skip
 def test_which_loops_stay(fn: Any, count: int) -> None:
     """Those that store nothing or load nothing, read what they write, wait, branch or draw."""
@@ -173,11 +195,34 @@ def test_no_more_iterations_than_there_are(bounds: tuple[int, int]) -> None:
         assert batched(lowered(copied, bounds, STEP=step)) == max(1, min(4, turns))
 
 
+@pytest.mark.parametrize("bounds", [(0, None), (None, 8)])
+def test_one_bound_says_nothing(bounds: tuple[Any, Any]) -> None:
+    assert batched(lowered(copied, bounds)) == 4
+
+
+@pytest.mark.parametrize("last", [8, 9, 11, 12])
+def test_all_whole_groups_are_done_together(last: int) -> None:
+    """What is left over is less than a group."""
+    module = lowered(copied, (0, last))
+    assert batched(module) == 4
+    simplify(module)
+    wide = all_of(module, scf.ForOp)[0]
+    assert host_expression(wide.ub) == last - last % 4
+
+
+def _before(loop: scf.ForOp, number: int) -> SSAValue:
+    op = integer_constant(number, loop.step.type)
+    assert loop.parent is not None
+    loop.parent.insert_op_before(op, loop)
+    return op.result
+
+
 def test_steps_that_are_not_known_and_long_bodies_stay() -> None:
-    module = lowered(copied, (None, None))
-    (loop,) = all_of(module, scf.ForOp)
-    loop.operands[2] = loop.operands[1]
-    assert batched(module) == 1
+    for step in (None, 0, -1):
+        module = lowered(copied, (None, None))
+        (loop,) = all_of(module, scf.ForOp)
+        loop.operands[2] = loop.operands[1] if step is None else _before(loop, step)
+        assert batched(module) == 1
     for more in (0, 1):
         module = lowered(copied, (None, None))
         (loop,) = all_of(module, scf.ForOp)
