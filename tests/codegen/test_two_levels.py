@@ -248,3 +248,42 @@ def test_products(m: int, n: int, k: int, turns: int, warps: int, turned: bool) 
     *_, c = same_at_both(multiplied, (1,), a, given, c, M=m, N=n, K=k, TURNS=turns, TURNED=turned,
                          num_warps=warps, tolerance=1e-5)  # fmt: skip
     np.testing.assert_allclose(c, a.astype(np.float64) @ b.astype(np.float64), rtol=1e-5)
+
+
+@tawa.jit
+def by_blocks(a, b, c, sums, TURNS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
+              HOW: tl.constexpr):  # fmt: skip
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    total = tl.zeros((M, N), tl.float32)
+    for t in range(TURNS):
+        x = a.load([row, t * K])
+        y = b.load([column, t * K]).T if HOW == "turned" else b.load([t * K, column])
+        if HOW == "scaled":
+            x = (x * 2).to(tl.float16)
+        total = tl.dot(x, y, total)
+    if HOW == "sums":
+        if tl.program_id(1) == 0:
+            tl.store(sums + row + tl.arange(0, M), tl.sum(total, 1))
+    c.store([row, column], total.to(c.dtype))
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [("plain", {}), ("turned", {"num_stages": 2}), ("scaled", {}), ("sums", {"num_stages": 1}),
+     ("plain", {"persistent": True}), ("plain", {"num_warps": 8, "num_stages": 3})],
+)  # fmt: skip
+def test_blocks_that_end_behind_a_matrix(how: str, options: dict[str, Any]) -> None:
+    """Of 100 x 72 and 72 x 40 elements: what is behind the edges is zero, and is not written."""
+    m, n, k = 100, 40, 72
+    block_m = 128 if options.get("num_warps") == 8 else 64
+    a, b = numbers("float16", m, k), numbers("float16", k, n, seed=1)
+    c, sums = np.full((m, n), -7, np.float32), np.zeros(128, np.float32)
+    describe = tawa.TensorDescriptor.from_tensor
+    given = np.ascontiguousarray(b.T) if how == "turned" else b
+    of_b = describe(given, [32, 32])
+    found = same_at_both(
+        by_blocks, (-(-m // block_m), -(-n // 32)), describe(a, [block_m, 32]), of_b,
+        describe(c, [block_m, 32]), sums, TURNS=3, M=block_m, N=32, K=32, HOW=how,
+        tolerance=1e-5, **options)  # fmt: skip
+    exact = a.astype(np.float64) @ b.astype(np.float64) * (2 if how == "scaled" else 1)
+    np.testing.assert_allclose(found[2], exact, rtol=1e-5)

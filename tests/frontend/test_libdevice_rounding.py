@@ -189,3 +189,29 @@ def test_signs(kind: Any):
     x[9] = np.copysign(np.nan, -1)
     found = run(one, "signbit", np.int32, x)
     np.testing.assert_array_equal(found, np.signbit(x))
+
+
+EXACT: dict[str, tuple[Any, Any]] = {
+    "rcp_rn": (np.float32, lambda x: np.float32(1) / x),
+    "rsqrt_rn": (np.float32, lambda x: np.float32(1) / np.sqrt(np.abs(x))),
+    "saturatef": (np.float32, lambda x: np.clip(x, 0, 1)),
+    "isnan": (np.int32, np.isnan),
+    "isinf": (np.int32, np.isinf),
+    "finitef": (np.int32, np.isfinite),
+    "llrint": (np.int64, np.rint),
+    "llround": (np.int64, lambda x: np.trunc(x + np.copysign(0.5, x))),
+    "float_as_int": (np.int32, lambda x: x.view(np.int32)),
+    "fabs": (np.float32, np.abs),
+    "nearbyint": (np.float32, np.rint),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_functions_that_are_exact(name: str) -> None:
+    kind, function = EXACT[name]
+    x = np.float32(np.linspace(-3.75, 4, N))
+    if name == "rsqrt_rn":
+        x = np.abs(x) + np.float32(0.25)
+    if name in ("isnan", "isinf", "finitef", "fabs"):
+        x[:3] = [np.nan, np.inf, -np.inf]
+    np.testing.assert_array_equal(run(one, name, kind, x), function(x).astype(kind))
