@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
+from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import SSAValue
 
 import tawa.language as tl
 from tawa.base.options import Options
+from tawa.base.types import DescType
 from tawa.frontend import JITFunction, PointerArg, lower_to_tile, specialize_number
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.loops import integer_constant
 from tawa.ir.walking import all_of
 from tawa.simulate.interpret.tile import run
 from tawa.tile.analysis.host_expressions import host_expression
-from tawa.tile.dialect.ops import Load
+from tawa.tile.dialect.ops import DescLoad, Load
 from tawa.tile.passes.batched_loads import MOST_OPS, BatchedLoads
 from tawa.tile.passes.simplify import simplify
 
@@ -231,3 +233,16 @@ def test_steps_that_are_not_known_and_long_bodies_stay() -> None:
         while len(list(body.ops)) - 1 < MOST_OPS + more:
             body.insert_op_before(store.clone(), store)
         assert batched(module) == (1 if more else 4)
+
+
+def test_loops_that_load_blocks_stay() -> None:
+    """What descriptors reach is not looked at."""
+    module = lowered(copied, (None, None))
+    (loop,) = all_of(module, scf.ForOp)
+    desc = Made(result_types=[DescType(TensorType(f32, (16,)))])
+    assert loop.parent is not None
+    loop.parent.insert_op_before(desc, loop)
+    body = loop.body.block
+    assert body.first_op is not None
+    body.insert_op_before(DescLoad(desc.results[0], [body.args[0]]), body.first_op)
+    assert batched(module) == 1

@@ -29,7 +29,7 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import IterationsBatched
-from tawa.ir.effects import ORDER, is_collective, is_pure, touches
+from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
@@ -92,7 +92,7 @@ def _may_move(op: Operation) -> bool:
     """Whether an op of an iteration may be done after loads of later ones, or is such a load."""
     if op.regions or touches(op, ORDER) or is_collective(op):
         return False
-    return is_pure(op) or isinstance(op, Store | Load)
+    return is_pure(op) or isinstance(op, Store) or (isinstance(op, Load) and only_reads(op))
 
 
 def _bytes_of_a_thread(load: Load, threads: int) -> int:
