@@ -28,6 +28,12 @@ PLACE = re.compile(r"<!-- reference: ([\w-]+) -->")
 NAMED = re.compile(r"^```(\w+) ([\w.-]+)$", re.M)
 """A block that is written to a file, as `tests/meta/test_documents.py` reads it."""
 
+CELL = re.compile(r"<td\b.*?</td>", re.S)
+NAME = re.compile(r"(?P<start><(?P<tag>code|a)\b[^>]*>)(?P<text>[^<]*)(?P<end></(?P=tag)>)")
+PARTS = re.compile(r"[._/=(,|]+(?=\w)")
+FIGURE = re.compile(r"(?<=>)([\d.]+) (s|ms|us|kB|MB|GB)(?=<)")
+"""A cell of a table, a name in it, where a name may be broken, and a figure with its unit."""
+
 PICTURE = re.compile(
     r'<picture><source [^>]*srcset="(?P<dark>[^"]+)"><img alt="(?P<alt>[^"]*)" '
     r'src="(?P<light>[^"]+)"></picture>'
@@ -63,6 +69,17 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     if uri == "glossary.md":
         return glossary.with_anchors(markdown)
     return glossary.linked(markdown, uri)
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """A page whose tables can be narrow: names break between their parts, figures keep units."""
+    del page, config, files
+    return CELL.sub(lambda cell: FIGURE.sub(r"\1&nbsp;\2", NAME.sub(breakable, cell[0])), html)
+
+
+def breakable(name: re.Match[str]) -> str:
+    """A name that may go on in a new line behind its dots, slashes and underscores."""
+    return name["start"] + PARTS.sub(r"\g<0><wbr>", name["text"]) + name["end"]
 
 
 def in_both_colours(match: re.Match[str]) -> str:

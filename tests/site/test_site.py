@@ -19,6 +19,7 @@ from tawa.cuppl.distributions import DISTRIBUTIONS
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "scripts" / "site"))
 import glossary  # noqa: E402
+import hooks  # noqa: E402
 import markdown_text  # noqa: E402
 import sources  # noqa: E402
 
@@ -99,7 +100,7 @@ def test_every_command_is_listed(site: Path):
 
 
 def test_distributions_are_listed(site: Path):
-    listed = page(site / "reference" / "cuppl.html")
+    listed = page(site / "reference" / "cuppl.html").replace("<wbr>", "")
     assert [d.stem for d in DISTRIBUTIONS.values() if f"<code>{d.stem}</code>" not in listed] == []
 
 
@@ -211,6 +212,14 @@ def test_a_word_without_its_link_is_found():
     assert unlinked(right, "tour.md") == []
     late = Prose(f"<article><p>A role, and {link}</p></article>")
     assert unlinked(late, "tour.md") == ["role"]
+
+
+def test_names_in_tables_break_between_their_parts_and_figures_keep_their_units():
+    cells = "<td><code>tile.arange</code></td><td>1.5 s</td><td>a_b <a href='x_y'>x/y_z</a></td>"
+    assert hooks.on_page_content(f"<code>a.b</code>{cells}", None, None, None) == (
+        "<code>a.b</code><td><code>tile.<wbr>arange</code></td><td>1.5&nbsp;s</td>"
+        "<td>a_b <a href='x_y'>x/<wbr>y_<wbr>z</a></td>"
+    )
 
 
 def test_code_is_left_alone():

@@ -54,13 +54,13 @@ class NamedSizesAgree(AxonError):
 
 
 class OtherLayout(AxonError):
-    """A pattern takes an axis apart in another order than an annotation writes its factors in."""
+    """A pattern takes an axis apart in another order than its annotation says."""
 
     explanation = (
         "`t[b, h*k]` says that an axis consists of `h` groups of `k` numbers: the first factor is "
-        "the outermost. A pattern `(k h)` for this axis has the right sizes and takes the wrong "
-        "numbers together. Change the order there, or that of the product where the axis is laid "
-        "out so."
+        "the outermost. A pattern `(k h)` has the right sizes, and takes the wrong numbers "
+        "together. Change the order in the pattern. If the axis is laid out as the pattern says, "
+        "change the order of the product in the annotation."
     )
     example = (
         "from tawa.axon.typing.language import axon\n"
