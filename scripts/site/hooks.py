@@ -28,7 +28,7 @@ PLACE = re.compile(r"<!-- reference: ([\w-]+) -->")
 NAMED = re.compile(r"^```(\w+) ([\w.-]+)$", re.M)
 """A block that is written to a file, as `tests/meta/test_documents.py` reads it."""
 
-CELL = re.compile(r"<td\b.*?</td>", re.S)
+CELL = re.compile(r"<(t[dh])\b.*?</\1>", re.S)
 NAME = re.compile(r"(?P<start><(?P<tag>code|a)\b[^>]*>)(?P<text>[^<]*)(?P<end></(?P=tag)>)")
 PARTS = re.compile(r"[._/=(,|]+(?=\w)")
 FIGURE = re.compile(r"(?<=>)([\d.]+) (s|ms|us|kB|MB|GB)(?=<)")
