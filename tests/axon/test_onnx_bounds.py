@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import onnx
 import pytest
 from hypothesis import given
@@ -67,6 +68,45 @@ def test_sizes_that_grow_without_bounds_are_unknown(
     assert len(shapes.dims("y") or ()) == 1
     assert len(shapes.text("y")) < 6000
     assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Split", ["x"], [f"y{i}" for i in range(2000)], num_outputs=2000)],
+        [node("Slice", [f"t{i}" if i else "x", "one", "far"], [f"t{i + 1}"]) for i in range(100)],
+    ],
+    ids=["parts", "slices"],
+)
+def test_many_parts_of_a_size_take_their_number(nodes: list[onnx.NodeProto]):
+    known = (constant("one", [1]), constant("far", [10**6]))
+    start = time.thread_time()
+    shapes = shapes_of(model_of(nodes, [value("x", ["N"])], known))
+    assert time.thread_time() - start < 2
+    for size in (0, 1, 99, 107, 4003):
+        each = -(-size // 2000)
+        parts = {f"y{i}": min(each, max(size - each * i, 0)) for i in (0, 1, 2, 1000, 1998, 1999)}
+        rests = {f"t{i}": max(size - i, 0) for i in (1, 2, 100)}
+        for name, said in (rests if len(nodes) > 1 else parts).items():
+            assert at(shapes, name, N=size) == (said,)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_slices_of_slices_are_as_long_as_numpys(seed: int):
+    random = np.random.default_rng(seed)
+    ends = [-(10**6), -4, -2, -1, 0, 1, 2, 3, 4, 7, 10**6]
+    cuts = [(*(int(n) for n in random.choice(ends, 2)), int(random.choice([1, 2, 3])))
+            for _ in range(3)]  # fmt: skip
+    nodes = [node("Slice", ["x" if not i else f"y{i - 1}", f"a{i}", f"b{i}", "", f"c{i}"], [f"y{i}"])
+             for i in range(3)]  # fmt: skip
+    known = [constant(f"{k}{i}", [n]) for i, cut in enumerate(cuts)
+             for k, n in zip("abc", cut, strict=True)]  # fmt: skip
+    shapes = shapes_of(model_of(nodes, [value("x", ["N"])], tuple(known)))
+    for size in (0, 1, 2, 3, 4, 5, 8):
+        left = np.zeros(size)
+        for i, (start, stop, step) in enumerate(cuts):
+            left = left[start:stop:step]
+            assert at(shapes, f"y{i}", N=size) == left.shape
 
 
 def test_what_takes_too_long_is_given_up_at_its_place():

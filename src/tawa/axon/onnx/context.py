@@ -78,7 +78,6 @@ class Context:
     opset: int
     subgraph: Callable[[GraphProto, list[Value]], list[Value]]
     branch: Callable[[GraphProto, list[Value]], Branch]
-    deadline: float
     attributes: dict[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
     rooms: list[Room] = field(default_factory=list[Room])

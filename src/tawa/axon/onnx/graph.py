@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -26,6 +26,7 @@ from tawa.axon.onnx import (
     joins,
     learning,
     neural,
+    parts,
     reductions,
     sequences,
     structure,
@@ -55,7 +56,8 @@ from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Term, Variable
 
 RULE_MODULES = (
-    attending, control, elementwise, joins, learning, neural, reductions, sequences, structure,
+    attending, control, elementwise, joins, learning, neural, parts, reductions, sequences,
+    structure,
 )  # fmt: skip
 """Importing them registers the rules."""
 
@@ -77,6 +79,27 @@ MAX_RANK = 64
 Overrides = dict[str, Sequence[int | str] | None]
 
 
+@dataclass(frozen=True)
+class Deadline:
+    """When an inference is given up: so much processor time after it began.
+
+    No less time can have passed than the processor worked; that is asked first, as it takes less.
+    """
+
+    time: float
+    processor_time: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """The deadline so many seconds from now."""
+        return cls(time.monotonic() + seconds, time.thread_time() + seconds)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has passed."""
+        return time.monotonic() > self.time and time.thread_time() > self.processor_time
+
+
 class ModelInference:
     """The inference of one model. Inputs have the model's sizes, or `overrides`.
 
@@ -93,7 +116,7 @@ class ModelInference:
         self.strict = strict
         if seconds is None:
             seconds = SECONDS + SECONDS_A_NODE * _node_count(model.graph)
-        self.deadline = time.thread_time() + seconds
+        self.deadline = Deadline.after(seconds)
 
     def run(
         self, overrides: Overrides | None = None, constants: dict[str, np.ndarray] | None = None
@@ -158,7 +181,7 @@ class Walk:
     """
 
     def __init__(
-        self, model: ModelProto, strict: bool, deadline: float, kind: str, believes: bool = False
+        self, model: ModelProto, strict: bool, deadline: Deadline, kind: str, believes: bool = False
     ) -> None:
         self.model = model
         self.believes = believes
@@ -284,7 +307,7 @@ class Walk:
 
     def _node(self, node: NodeProto, scope: dict[str, Value], index: int) -> None:
         label = _label(node, index)
-        if time.thread_time() > self.deadline:
+        if self.deadline.is_over:
             raise UnsupportedModel(f"inference is given up at {label}: it takes too long")
         if self.strict:
             for name in node.input:
@@ -299,7 +322,7 @@ class Walk:
         context = Context(
             node, inputs, self.solver, Origin(span, label), self._opset(node.domain),
             lambda graph, given: self._subgraph(graph, given, scope),
-            lambda graph, given: self._branch(graph, given, scope), self.deadline,
+            lambda graph, given: self._branch(graph, given, scope),
             rooms=self.rooms,
         )  # fmt: skip
         outputs = self._outputs(context, label)

@@ -19,14 +19,11 @@ from tawa.axon.onnx.values import (
     stored,
     tensor,
 )
-from tawa.axon.sizes.choices import is_not_one, largest, smallest
-from tawa.axon.sizes.dims import ONE, ZERO, Dim, ceil_quotient, total
+from tawa.axon.sizes.choices import is_not_one, largest
+from tawa.axon.sizes.dims import ONE, ZERO, Dim
 
 MAX_AXES = 64
 """NumPy's limit."""
-
-OPEN_ENDS = (2**31 - 1, 2**63 - 1)
-"""Ends of slices that onnxruntime reads as "all that is left", even backwards; NumPy doesn't."""
 
 
 @rule("Shape")
@@ -238,145 +235,6 @@ def transpose(context: Context) -> Value | None:
     return Value(tuple(dims[index] for index in order), moved)
 
 
-@rule("Split")
-def split(context: Context) -> list[Value] | None:
-    """Parts along an axis: given, or equal (the last may be smaller)."""
-    dims = context.dims(0)
-    if dims is None:
-        return None
-    axis = context.axis(context.attribute("axis", 0), len(dims))
-    parts = _parts(context, dims[axis])
-    pieces = _pieces(context.value(0).contents, parts, axis)
-    return [
-        Value((*dims[:axis], part, *dims[axis + 1 :]), piece)
-        for part, piece in zip(parts, pieces, strict=True)
-    ]
-
-
-def _pieces(contents: Array | None, parts: list[Dim], axis: int) -> list[Array | None]:
-    """What each part of known contents contains."""
-    sizes = [part.constant for part in parts]
-    lengths = [size for size in sizes if size is not None]
-    if contents is None or len(lengths) < len(sizes) or sum(lengths) != contents.shape[axis]:
-        return [None] * len(parts)
-    return list(np.split(contents, np.cumsum(lengths)[:-1], axis=axis))
-
-
-def _parts(context: Context, size_: Dim) -> list[Dim]:
-    outputs = len(context.node.output)
-    parts = context.sizes(1)
-    if "split" in context.attributes:
-        parts = [Dim.of(n) for n in context.attribute("split")]
-    if parts is not None:
-        if len(parts) != outputs:
-            raise IllFormed(f"it has {outputs} outputs for {len(parts)} parts")
-        for one in parts:
-            context.at_least(one, 0)
-        context.equal(total(parts), size_)
-        return parts
-    if context.has(1):
-        return [context.fresh() for _ in range(outputs)]
-    count = context.attribute("num_outputs", outputs)
-    if count != outputs:
-        raise IllFormed(f"`num_outputs` is {count} and it has {outputs} outputs")
-    if context.opset < 18:
-        return [_part(context, size_, count)] * count
-    each = ceil_quotient(size_, count)
-    found = [each]
-    for _ in range(1, count):
-        size_ = size_ - each
-        low = context.least(size_)  # what is left may be nothing
-        found.append(
-            smallest([each, size_ if low is not None and low >= 0 else largest([size_, ZERO])])
-        )
-    return found
-
-
-@rule("Slice")
-def slice_(context: Context) -> Value | None:
-    """Parts along some axes."""
-    dims = context.dims(0)
-    if dims is None:
-        return None
-    starts, stops = _bounds(context, "starts", 1), _bounds(context, "ends", 2)
-    axes = context.setting("axes", 3)
-    if axes is None and context.has(3):
-        return tensor(context.fresh_dims(len(dims)))
-    count = next((len(x) for x in (starts, stops, axes) if x is not None), len(dims))
-    axes = context.axes(range(count) if axes is None else axes, len(dims))
-    steps = context.numbers(4) if context.has(4) else [1] * count
-    for given in (starts, stops, axes, steps):
-        if given is not None and len(given) != count:
-            raise IllFormed("it has not as many starts as ends, axes and steps")
-    if steps is not None and 0 in steps:
-        raise IllFormed("a step is 0")
-    result = list(dims)
-    for index, raw in enumerate(axes):
-        axis = context.axis(raw, len(dims))
-        step = steps[index] if steps is not None else None
-        if starts is None or stops is None or step is None:
-            result[axis] = context.fresh()
-        else:
-            result[axis] = _slice_size(context, dims[axis], starts[index], stops[index], step)
-    contents = None
-    if starts is not None and stops is not None and steps is not None:
-        contents = _sliced(context, dims, axes, starts, stops, steps)
-    return Value(tuple(result), contents)
-
-
-def _bounds(context: Context, name: str, index: int) -> list[Dim] | None:
-    if name in context.attributes:
-        return [Dim.of(n) for n in context.attribute(name)]
-    return context.sizes(index)
-
-
-def _clamped(context: Context, bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
-    """A bound of a slice counted from the front and put between `low` and `high`."""
-    number = bound.constant
-    if number is not None and number < 0:
-        bound = bound + size_ if number > -(2**31) + 1 else Dim.of(low)
-    elif number is not None and number >= 2**31 - 1:
-        return high
-    elif number is None and ((bottom := context.least(bound)) is None or bottom < 0):
-        below = context.least(-bound)
-        if below is None or below <= 0:
-            return None
-        bound = bound + size_
-    return smallest([largest([bound, Dim.of(low)]), high])
-
-
-def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) -> Dim:
-    backward = step < 0
-    if backward and stop.constant in OPEN_ENDS:
-        return context.fresh()
-    high = size_ - 1 if backward else size_
-    first = _clamped(context, start, size_, 0, high)
-    last = _clamped(context, stop, size_, -1 if backward else 0, high)
-    if first is None or last is None:
-        return context.fresh()
-    distance = first - last if backward else last - first
-    return largest([ceil_quotient(distance, abs(step)), ZERO])
-
-
-def _sliced(
-    context: Context, dims: tuple[Dim, ...], axes: list[int], starts: list[Dim],
-    stops: list[Dim], steps: list[int],
-) -> Array | None:  # fmt: skip
-    contents = context.value(0).contents
-    if contents is None:
-        return None
-    parts: list[slice] = [slice(None)] * len(dims)
-    for index, axis in enumerate(axes):
-        start, stop = starts[index].constant, stops[index].constant
-        if start is None or stop is None or (steps[index] < 0 and stop in OPEN_ENDS):
-            return None
-        if steps[index] < 0 and stop < -contents.shape[axis]:
-            parts[axis] = slice(start, None, steps[index])
-        else:
-            parts[axis] = slice(start, stop, steps[index])
-    return contents[tuple(parts)]
-
-
 @rule("Gather")
 def gather(context: Context) -> Value | None:
     """Slices by index along an axis."""
@@ -460,13 +318,20 @@ def tile(context: Context) -> Value | None:
     return tensor([dim * n for dim, n in zip(dims, times_, strict=True)])
 
 
+def bounds(context: Context, name: str, index: int) -> list[Dim] | None:
+    """Bounds along some axes: what older opsets give as an attribute, newer ones as an input."""
+    if name in context.attributes:
+        return [Dim.of(n) for n in context.attribute(name)]
+    return context.sizes(index)
+
+
 @rule("Pad")
 def pad(context: Context) -> Value | None:
     """Longer (or, with negative numbers, shorter) at both ends of some axes."""
     dims = context.dims(0)
     if dims is None:
         return None
-    pads = _bounds(context, "pads", 1) or _bounds(context, "paddings", 1)
+    pads = bounds(context, "pads", 1) or bounds(context, "paddings", 1)
     axes = context.numbers(3) if context.has(3) else list(range(len(dims)))
     if pads is None or axes is None:
         return tensor(context.fresh_dims(len(dims)))
@@ -542,11 +407,13 @@ def depth_and_space(context: Context) -> Value | None:
         raise IllFormed("`blocksize` is below 1")
     b, c, h, w = context.ranked(0, 4) or dims
     if context.node.op_type == "SpaceToDepth":
-        return tensor([b, c * (block * block), _part(context, h, block), _part(context, w, block)])
-    return tensor([b, _part(context, c, block * block), h * block, w * block])
+        return tensor(
+            [b, c * (block * block), part_of(context, h, block), part_of(context, w, block)]
+        )
+    return tensor([b, part_of(context, c, block * block), h * block, w * block])
 
 
-def _part(context: Context, dim: Dim, by: int) -> Dim:
+def part_of(context: Context, dim: Dim, by: int) -> Dim:
     """A dimension divided by a number, without a rest."""
     quotient = context.fresh()
     context.equal(dim, quotient * by)

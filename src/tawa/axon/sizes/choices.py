@@ -50,10 +50,23 @@ class Largest(Atom):
 def largest(options: Iterable[Dim]) -> Dim:
     """The largest of several dimensions; those that provably aren't are left out."""
     whole = _undominated(options)
-    kept = _undominated(part for option in whole for part in largest_options(option) or (option,))
+    kept = _undominated(part for option in whole for part in _flattened(option))
     if len(kept) == 1:
         return kept[0]
-    return Dim.of(Largest(tuple(sorted(kept, key=lambda dim: dim.key))))
+    return incomparable(kept)
+
+
+def incomparable(options: Iterable[Dim]) -> Dim:
+    """The largest of dimensions of which it is known that no two can be compared."""
+    return Dim.of(Largest(tuple(sorted(options, key=lambda dim: dim.key))))
+
+
+def _flattened(option: Dim) -> tuple[Dim, ...]:
+    """The options of a maximum, or of one with a number added; else the dimension itself."""
+    options = largest_options(option)
+    if not options and option.offset:
+        options = tuple(part + option.offset for part in largest_options(option - option.offset))
+    return options or (option,)
 
 
 def _undominated(options: Iterable[Dim]) -> list[Dim]:

@@ -17,6 +17,9 @@ from math import gcd, lcm
 
 from tawa.functional.terms import Term, Variable
 
+MAX_DECIDED_WEIGHT = 32
+"""Symbols and numbers of a dimension from which its bound is no longer sought case by case."""
+
 Replace = Callable[[Variable], Term | None]
 
 
@@ -208,7 +211,9 @@ class Dim(Term):
 
     @cached_property
     def _least(self) -> int | None:
-        bounds = (self._least_of_terms(), self._least_of_choices(), _least_of_quotients(self))
+        bounds = [self._least_of_terms()]
+        if self.weight <= MAX_DECIDED_WEIGHT:
+            bounds += [self._least_of_choices(), _least_of_quotients(self)]
         return max((bound for bound in bounds if bound is not None), default=None)
 
     def _least_of_terms(self) -> int | None:

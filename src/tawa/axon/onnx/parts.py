@@ -1,0 +1,177 @@
+"""Operators that take parts of a tensor along its axes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tawa.axon.onnx.context import Context, IllFormed, rule
+from tawa.axon.onnx.structure import bounds, part_of
+from tawa.axon.onnx.values import Array, Value, tensor
+from tawa.axon.sizes.choices import incomparable, largest, smallest
+from tawa.axon.sizes.dims import ZERO, Dim, ceil_quotient, total
+
+OPEN_ENDS = (2**31 - 1, 2**63 - 1)
+"""Ends of slices that onnxruntime reads as "all that is left", even backwards; NumPy doesn't."""
+
+
+@rule("Split")
+def split(context: Context) -> list[Value] | None:
+    """Parts along an axis: given, or equal (the last may be smaller)."""
+    dims = context.dims(0)
+    if dims is None:
+        return None
+    axis = context.axis(context.attribute("axis", 0), len(dims))
+    parts = _parts(context, dims[axis])
+    pieces = _pieces(context.value(0).contents, parts, axis)
+    return [
+        Value((*dims[:axis], part, *dims[axis + 1 :]), piece)
+        for part, piece in zip(parts, pieces, strict=True)
+    ]
+
+
+def _pieces(contents: Array | None, parts: list[Dim], axis: int) -> list[Array | None]:
+    """What each part of known contents contains."""
+    sizes = [part.constant for part in parts]
+    lengths = [size for size in sizes if size is not None]
+    if contents is None or len(lengths) < len(sizes) or sum(lengths) != contents.shape[axis]:
+        return [None] * len(parts)
+    return list(np.split(contents, np.cumsum(lengths)[:-1], axis=axis))
+
+
+def _parts(context: Context, size_: Dim) -> list[Dim]:
+    outputs = len(context.node.output)
+    parts = context.sizes(1)
+    if "split" in context.attributes:
+        parts = [Dim.of(n) for n in context.attribute("split")]
+    if parts is not None:
+        if len(parts) != outputs:
+            raise IllFormed(f"it has {outputs} outputs for {len(parts)} parts")
+        for one in parts:
+            context.at_least(one, 0)
+        context.equal(total(parts), size_)
+        return parts
+    if context.has(1):
+        return [context.fresh() for _ in range(outputs)]
+    count = context.attribute("num_outputs", outputs)
+    if count != outputs:
+        raise IllFormed(f"`num_outputs` is {count} and it has {outputs} outputs")
+    if context.opset < 18:
+        return [part_of(context, size_, count)] * count
+    each = ceil_quotient(size_, count)
+    return _equal_parts(context, size_, each, count)
+
+
+def _equal_parts(context: Context, size_: Dim, each: Dim, count: int) -> list[Dim]:
+    """Parts of a size, of which the last ones may be smaller, or nothing.
+
+    What is left for a part shrinks from one to the next. So parts between two of which nothing
+    is known but that they are `min(each, max(left, 0))` are so too.
+    """
+
+    def part(index: int) -> tuple[Dim, bool]:
+        left = size_ - each * index
+        low = context.least(left)
+        rest = left if low is not None and low >= 0 else largest([left, ZERO])
+        found = smallest([each, rest])
+        open_ = incomparable([left, ZERO])
+        return found, rest == open_ and found == -incomparable([-each, -open_])
+
+    found = [each] * count
+    first, last = 1, count - 1
+    while first <= last:
+        found[first], undecided = part(first)
+        first += 1
+        if undecided:
+            break
+    while first <= last:
+        found[last], undecided = part(last)
+        last -= 1
+        if undecided:
+            break
+    for index in range(first, last + 1):
+        rest = incomparable([size_ - each * index, ZERO])
+        found[index] = -incomparable([-each, -rest])
+    return found
+
+
+@rule("Slice")
+def slice_(context: Context) -> Value | None:
+    """Parts along some axes."""
+    dims = context.dims(0)
+    if dims is None:
+        return None
+    starts, stops = bounds(context, "starts", 1), bounds(context, "ends", 2)
+    axes = context.setting("axes", 3)
+    if axes is None and context.has(3):
+        return tensor(context.fresh_dims(len(dims)))
+    count = next((len(x) for x in (starts, stops, axes) if x is not None), len(dims))
+    axes = context.axes(range(count) if axes is None else axes, len(dims))
+    steps = context.numbers(4) if context.has(4) else [1] * count
+    for given in (starts, stops, axes, steps):
+        if given is not None and len(given) != count:
+            raise IllFormed("it has not as many starts as ends, axes and steps")
+    if steps is not None and 0 in steps:
+        raise IllFormed("a step is 0")
+    result = list(dims)
+    for index, raw in enumerate(axes):
+        axis = context.axis(raw, len(dims))
+        step = steps[index] if steps is not None else None
+        if starts is None or stops is None or step is None:
+            result[axis] = context.fresh()
+        else:
+            result[axis] = _slice_size(context, dims[axis], starts[index], stops[index], step)
+    contents = None
+    if starts is not None and stops is not None and steps is not None:
+        contents = _sliced(context, dims, axes, starts, stops, steps)
+    return Value(tuple(result), contents)
+
+
+def _counted(context: Context, bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
+    """A bound of a slice counted from the front: `low` and `high` for one far outside."""
+    number = bound.constant
+    if number is not None and number < 0:
+        bound = bound + size_ if number > -(2**31) + 1 else Dim.of(low)
+    elif number is not None and number >= 2**31 - 1:
+        return high
+    elif number is None and ((bottom := context.least(bound)) is None or bottom < 0):
+        below = context.least(-bound)
+        if below is None or below <= 0:
+            return None
+        bound = bound + size_
+    return bound
+
+
+def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) -> Dim:
+    backward = step < 0
+    if backward and stop.constant in OPEN_ENDS:
+        return context.fresh()
+    high, low = (size_ - 1, -1) if backward else (size_, 0)
+    first = _counted(context, start, size_, 0, high)
+    last = _counted(context, stop, size_, low, high)
+    if first is None or last is None:
+        return context.fresh()
+    # A bound that only makes the distance negative is left out: the slice is empty anyway.
+    if backward:
+        distance = smallest([largest([first, ZERO]), high]) - largest([last, Dim.of(low)])
+    else:
+        distance = smallest([last, high]) - largest([first, ZERO])
+    return largest([ceil_quotient(distance, abs(step)), ZERO])
+
+
+def _sliced(
+    context: Context, dims: tuple[Dim, ...], axes: list[int], starts: list[Dim],
+    stops: list[Dim], steps: list[int],
+) -> Array | None:  # fmt: skip
+    contents = context.value(0).contents
+    if contents is None:
+        return None
+    parts: list[slice] = [slice(None)] * len(dims)
+    for index, axis in enumerate(axes):
+        start, stop = starts[index].constant, stops[index].constant
+        if start is None or stop is None or (steps[index] < 0 and stop in OPEN_ENDS):
+            return None
+        if steps[index] < 0 and stop < -contents.shape[axis]:
+            parts[axis] = slice(start, None, steps[index])
+        else:
+            parts[axis] = slice(start, stop, steps[index])
+    return contents[tuple(parts)]
