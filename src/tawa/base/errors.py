@@ -22,6 +22,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -209,7 +210,7 @@ def explain(name: str) -> str | None:
     cls = TawaError.registry.get(name)
     if cls is None:
         return None
-    parts = [f"## {name}", (cls.__doc__ or "").strip(), cls.explanation.strip()]
+    parts = [f"## {name}", cleandoc(cls.__doc__ or ""), cls.explanation.strip()]
     if cls.example:
         parts.append(f"```python\n{cls.example.strip()}\n```")
     return "\n\n".join(part for part in parts if part)
