@@ -15,9 +15,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.base.types import DescType, PtrType
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
+from tawa.tile.analysis.masks import is_choice, spread_from
 from tawa.tile.analysis.order import may_meet
 from tawa.tile.analysis.scaling import scaled
-from tawa.tile.dialect.ops import DescLoad, DescStore, Splat, Store
+from tawa.tile.dialect.ops import Broadcast, DescLoad, DescStore, ExpandDims, Splat, Store
 
 
 class Loop(NamedTuple):
@@ -239,3 +240,20 @@ def test_what_is_a_tile_times_a_number() -> None:
     assert scaled(Map("mulf", [factor.result, other.result]).result) is None
     assert scaled(Map("mulf", [tile, tile]).result) is None
     assert scaled(tile) is None
+
+
+def test_what_a_tile_repeats() -> None:
+    """Through rows and columns to what they are made of; a number's tile is none of a tile's."""
+    row = made(TensorType(f16, (8,)))
+    tall = ExpandDims(row, 1).result
+    assert spread_from(Broadcast(tall, (8, 4)).result) is row
+    assert spread_from(tall) is row
+    assert spread_from(row) is row
+    number = Splat(made(f16), (8, 4)).result
+    assert spread_from(number) is number
+    both = Map("addf", [row, row])
+    assert spread_from(both.result) is both.result
+    choice = Map("select", [made(TensorType(i1, (8,))), row, row])
+    assert is_choice(choice)
+    assert not is_choice(both)
+    assert not is_choice(Block())
