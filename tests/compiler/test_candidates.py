@@ -149,3 +149,29 @@ def test_no_text_is_assembled_again(monkeypatch, spilled: int, one_role: bool):
     every = [c.text for c in attempts.candidates()]
     assert texts == [*dict.fromkeys(every)]
     assert attempts.compilation.stages["cu"] == every[-1]
+
+
+@pytest.mark.parametrize(
+    ("gave_up", "stages", "left_out"),
+    [([False, True], 2, True), ([False, True], 1, False), ([True, True], 2, False),
+     ([False, False], 2, False), ([True], 2, False)],
+)  # fmt: skip
+def test_attempts_without_a_schedule(gave_up: list[bool], stages: int, left_out: bool) -> None:
+    """Fewer stages are tried where one fails, unless the first attempt had no schedule either."""
+    tried = Tried(H100)
+    slack = Slack(stages=stages)
+    found = [
+        tried.needless(Scheduled(slack, gave))  # type: ignore[arg-type]
+        for gave in gave_up
+    ]
+    assert found == [False] * (len(gave_up) - 1) + [left_out]
+    assert tried.exhausted is left_out
+    assert tried.hopeless is gave_up[0]
+    assert len(tried.left_out) == left_out
+
+
+class Scheduled:
+    """Stands for a schedule that was made under some slack."""
+
+    def __init__(self, slack: Slack, gave_up: bool) -> None:
+        self.slack, self.gave_up, self.choices = slack, gave_up, ()

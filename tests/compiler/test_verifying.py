@@ -65,3 +65,20 @@ def test_tests_look_after_every_pass() -> None:
     from tawa.base.knobs import VERIFY
 
     assert VERIFY.get()
+
+
+@pytest.mark.parametrize("verify", ["0", "1"])
+def test_a_level_that_goes_on_is_verified_at_its_end(
+    monkeypatch: pytest.MonkeyPatch, verify: str
+) -> None:
+    """Its first part is taken as it is, and named with the rest; a level that ended is not."""
+    monkeypatch.setenv("TAWA_VERIFY", verify)
+    work = Compilation(Options())
+    whole = work.run([Nothing()], module())
+    if verify == "1":
+        with pytest.raises(PassFailed, match="pass drop-return"):
+            work.run([DropReturn()], whole, goes_on=True)
+        return
+    broken = work.run([DropReturn()], whole, goes_on=True)
+    with pytest.raises(PassFailed, match="one of the passes drop-return, nothing broke"):
+        work.run([Nothing()], broken)
