@@ -270,7 +270,9 @@ def by_blocks(a, b, c, sums, TURNS: tl.constexpr, M: tl.constexpr, N: tl.constex
 @pytest.mark.parametrize(
     ("how", "options"),
     [("plain", {}), ("turned", {"num_stages": 2}), ("scaled", {}), ("sums", {"num_stages": 1}),
-     ("plain", {"persistent": True}), ("plain", {"num_warps": 8, "num_stages": 3})],
+     ("plain", {"persistent": True}), ("plain", {"num_warps": 8, "num_stages": 3}),
+     ("scaled", {"persistent": True, "ping_pong": True}), ("turned", {"slice_k": 2}),
+     ("sums", {"specialize": False}), ("scaled", {"num_warps": 8})],
 )  # fmt: skip
 def test_blocks_that_end_behind_a_matrix(how: str, options: dict[str, Any]) -> None:
     """Of 100 x 72 and 72 x 40 elements: what is behind the edges is zero, and is not written."""

@@ -239,3 +239,15 @@ def test_lengths_are_read_from_the_hosts_arrays() -> None:
     none, some, whole = (time(np.full(8, k * width // 4, np.int32)) for k in (0, 1, 4))
     assert none < some < whole
     assert some < time(np.int32([width] + [0] * 7)) <= whole
+
+
+def test_what_is_said_of_a_launch() -> None:
+    found = LaunchPrediction(
+        seconds=12.5e-6, kernel_seconds=11e-6, clock_ghz=1.7555, bound="tensor core",
+        shares={"tensor core": 0.875, "L2": 0.25}, cycles=18234.4, ctas=264, waves=2.0,
+    )  # fmt: skip
+    assert found.us == pytest.approx(12.5)
+    assert found.render() == (
+        "predicted 12.5 us at 1.756 GHz, bound by tensor core: 264 CTAs, 2.0 waves of 18234 cycles; "
+        "busy: L2 25%, tensor core 88%"
+    )
