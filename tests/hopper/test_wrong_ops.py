@@ -32,6 +32,8 @@ ROWS = accumulator((64, 32), 4)
 """16 registers of each thread of a warp group."""
 FLAT = parse_layout("256: 2@0*1 | 32@0*2 | 4@0*64")
 """Two neighbours in each thread's registers."""
+PAIRS = parse_layout("512: 2@0*1 2@0*256 | 32@0*2 | 4@0*64")
+"""Two, and two far from them."""
 
 
 def made(type_: Attribute) -> SSAValue:
@@ -104,10 +106,13 @@ def narrow_panels() -> Operation:
     return op
 
 
-def copied(vector: int, element: Attribute = f16, into: SSAValue | None = None) -> Operation:
-    """A row of 256 elements through pointers, so many neighbours of the two at a time."""
-    pointers = made(FragType.of(PtrType(element), FLAT))
-    return CopyAsync(pointers, None, tile(1, 256, element) if into is None else into, vector)
+def copied(
+    vector: int, element: Attribute = f16, into: SSAValue | None = None, layout: Layout = FLAT
+) -> Operation:
+    """A row of elements through pointers, so many neighbours at a time of two."""
+    pointers = made(FragType.of(PtrType(element), layout))
+    row = tile(1, layout.shape[0], element) if into is None else into
+    return CopyAsync(pointers, None, row, vector)
 
 
 def product(n: int, element: Attribute = f16, *, a: bool = False, b: bool = False) -> Operation:
@@ -167,6 +172,7 @@ RIGHT: dict[str, Callable[[], Operation]] = {
     "a second panel": lambda: window(64),
     "a row": lambda: Subtile(tile(1, 128, f16), made(i32), 3, 1, 5),
     "four bytes": lambda: copied(2),
+    "of pairs that lie apart": lambda: copied(2, layout=PAIRS),
     "an instruction": lambda: product(256, a=True, b=True),
     "narrow bytes": lambda: product(8, i8),
     "blocks": lambda: Stmatrix(frag(f16), 0, tile(64, 32, f16, 64)),
@@ -235,6 +241,7 @@ WRONG: dict[str, tuple[Callable[[], Operation], str]] = {
     "columns of rows": (lambda: Subtile(tile(64, 128, f16), made(i32), 3, 8, 64), "a panel"),
     "two bytes": (lambda: copied(1), "4, 8 or 16 bytes"),
     "more than neighbours": (lambda: copied(4), "neighbours of a row"),
+    "pairs that lie apart": (lambda: copied(4, layout=PAIRS), "neighbours of a row"),
     "another row": (lambda: copied(2, f16, tile(1, 128, f16)), "the tile's elements"),
     "another tile's type": (lambda: copied(2, f16, tile(1, 256, f32)), "the tile's elements"),
     "n between": (lambda: product(12), "multiple of 8"),

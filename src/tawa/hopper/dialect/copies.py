@@ -78,7 +78,7 @@ class CopyAsync(HopperOp):
         if self.bytes not in COPY_BYTES:
             raise VerifyException(f"a copy has 4, 8 or 16 bytes, not {self.bytes}")
         count = self.vector.value.data
-        if layout.vector(len(layout.shape) - 1) % count or layout.registers % count:
+        if layout.vector(len(layout.shape) - 1) % count:
             raise VerifyException(f"{count} registers in a row hold neighbours of a row")
         if (1, *layout.shape)[-2:] != tile.extents or tile.element_type != self.frag.element_type:
             raise VerifyException("the pointers name the tile's elements")
