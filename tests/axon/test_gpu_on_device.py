@@ -219,3 +219,22 @@ def test_a_module_trains_on_a_device(torch: Any) -> None:
             ((model(x) - y) ** 2).mean().backward()
             optimiser.step()
     assert torch.allclose(own(x), plain(x), atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def f x = (sort x, sort{axis = 0} x)",
+        "def f x = (cumsum x, cumsum{axis = 0} x)",
+        "def f x = vmap (fn y -> if sum y > 0.0 then sort y else cumsum y) x",
+        "def f x = grad (fn y -> if sum_all y > 0.0 then sum_all (sort y .* y) else sum_all y) x",
+    ],
+    ids=["sort", "cumsum", "condition of each row", "derivative"],
+)
+def test_orders_and_conditions(torch: Any, text: str, dtype: str) -> None:
+    compiled = axon.compile(axon.load(text)["f"])
+    for shape in ((300, 129), (64, 1000)):
+        x = torch.randn(shape, device="cuda", dtype=getattr(torch, dtype))
+        check(compiled, (x,))
+        check(compiled, (x.abs(),))

@@ -7,11 +7,11 @@ contents are computed while tracing, by the NumPy operators.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from tawa.axon.gpu import attention, movement, rules, windows
+from tawa.axon.gpu import attention, movement, orders, rules, windows
 from tawa.axon.gpu.graph.errors import NotForGpu
 from tawa.axon.gpu.graph.nodes import Node, Tape
 from tawa.axon.gpu.rules import RULES
@@ -26,8 +26,12 @@ from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Variable
 
-RULE_MODULES = (attention, movement, rules, windows)
+RULE_MODULES = (attention, movement, orders, rules, windows)
 """Importing them registers the rules."""
+
+
+MOST_UNDECIDED = 12
+"""Conditions inside one another of which both sides are computed."""
 
 
 class Tracer(Evaluator):
@@ -35,6 +39,7 @@ class Tracer(Evaluator):
 
     def __init__(self, module: CheckedModule, tape: Tape) -> None:
         self.tape = tape
+        self.undecided = 0
         super().__init__(module)
         self.imports = {name: Tracer(m, tape) for name, m in module.imports.items()}
         self.imported = self._imported()
@@ -47,15 +52,38 @@ class Tracer(Evaluator):
         return self.tape.constant(array, ELEMENT_NAMES[str(array.dtype)])
 
     def evaluate(self, expression: s.Expression, names: dict[str, Value], frame: Frame) -> Value:
-        """The value of an expression; a condition must not depend on arrays' contents."""
+        """The value of an expression; where a condition is computed, both sides are."""
         if isinstance(expression, s.If):
             condition = self.evaluate(expression.condition, names, frame)
-            if isinstance(condition, Node):
+            if not isinstance(primal(condition), Node):
+                chosen = expression.yes if bool(condition) else expression.no
+                return self.evaluate(chosen, names, frame)
+            span = expression.condition.span
+            if self.undecided >= MOST_UNDECIDED:
                 raise NotForGpu(
-                    "this condition depends on computed numbers", span=expression.condition.span,
-                    hint="use `where`, which computes both sides",
+                    f"{MOST_UNDECIDED} conditions on computed numbers, one inside the other",
+                    span=span, hint="both sides are computed: let fewer decide, or known sizes",
                 )  # fmt: skip
+            self.undecided += 1
+            try:
+                yes, no = (self.evaluate(e, names, frame) for e in (expression.yes, expression.no))
+            finally:
+                self.undecided -= 1
+            return self._either(condition, yes, no, span)
         return super().evaluate(expression, names, frame)
+
+    def _either(self, condition: Value, yes: Value, no: Value, span: Span) -> Value:
+        """One of two trees of tensors, number by number."""
+        if isinstance(yes, tuple):
+            pairs = zip(cast("tuple[Value, ...]", yes), no, strict=True)
+            return tuple(self._either(condition, *pair, span) for pair in pairs)
+        if callable(yes) or not hasattr(primal(yes), "shape"):
+            raise NotForGpu(
+                "this condition depends on computed numbers, and chooses no tensor", span=span,
+                hint="let each side give tensors, or tuples of them",
+            )  # fmt: skip
+        self.tape.span = span
+        return self.call("where", condition, yes, no)
 
     def _simple(self, expression: s.Expression, names: dict[str, Value], frame: Frame) -> Value:
         if isinstance(expression, s.Literal) and not isinstance(expression.value, str):
@@ -130,12 +158,12 @@ class Tracer(Evaluator):
 
     def _call(self, expression: s.Expression, names: dict[str, Value], frame: Frame) -> Value:
         match expression:
-            case s.Binary(operator, left, _) if operator.name in ("&&", "||"):
-                if isinstance(self.evaluate(left, names, frame), Node):
-                    raise NotForGpu(
-                        "this condition depends on computed numbers", span=left.span,
-                        hint="use `both` or `either`",
-                    )  # fmt: skip
+            case s.Binary(operator, left, right) if operator.name in ("&&", "||"):
+                found = self.evaluate(left, names, frame)
+                if isinstance(primal(found), Node):
+                    other = self.evaluate(right, names, frame)
+                    self.tape.span = expression.span
+                    return self.call("both" if operator.name == "&&" else "either", found, other)
             case _:
                 pass
         return super()._call(expression, names, frame)

@@ -9,16 +9,18 @@ class NotForGpu(AxonError):
     """A part of a program has no GPU kernel."""
 
     explanation = (
-        "These are not compiled for the GPU: operators without a kernel (`sort`, `cumsum`, ...), "
-        "conditions on computed values, f64 matrix products, and tensors of 2^31 or more numbers. "
+        "These are not compiled for the GPU: `while` with a condition on computed values, `if` "
+        "with one that chooses a function, f64 matrix products, and tensors of 2^31 or more "
+        "numbers. "
         "Nothing falls back to the CPU by itself. Call the function without `compile`, or move "
         "that part out of it."
     )
     example = (
         "import numpy as np\n"
         "from tawa import axon\n"
-        "f = axon.compile(axon.load('def f x = sort x')['f'])\n"
-        "f(np.ones((2, 3), np.float32))"
+        "text = 'def f x = while (fn y -> sum y < 9.0) (fn y -> y + y) x'\n"
+        "f = axon.compile(axon.load(text)['f'])\n"
+        "f(np.ones(3, np.float32))"
     )
 
 
