@@ -254,16 +254,19 @@ def test_products(m: int, n: int, k: int, turns: int, warps: int, turned: bool) 
 def by_blocks(a, b, c, sums, TURNS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr,
               HOW: tl.constexpr):  # fmt: skip
     row, column = tl.program_id(0) * M, tl.program_id(1) * N
-    total = tl.zeros((M, N), tl.float32)
+    total, beside = tl.zeros((M, N), tl.float32), tl.zeros((M,), tl.float32)
     for t in range(TURNS):
         x = a.load([row, t * K])
         y = b.load([column, t * K]).T if HOW == "turned" else b.load([t * K, column])
         if HOW == "scaled":
             x = (x * 2).to(tl.float16)
         total = tl.dot(x, y, total)
+        if HOW == "beside":
+            beside += tl.sum(x.to(tl.float32), 1)
     if HOW == "sums":
-        if tl.program_id(1) == 0:
-            tl.store(sums + row + tl.arange(0, M), tl.sum(total, 1))
+        beside = tl.sum(total, 1)
+    if tl.program_id(1) == 0:
+        tl.store(sums + row + tl.arange(0, M), beside)
     c.store([row, column], total.to(c.dtype))
 
 
@@ -272,7 +275,8 @@ def by_blocks(a, b, c, sums, TURNS: tl.constexpr, M: tl.constexpr, N: tl.constex
     [("plain", {}), ("turned", {"num_stages": 2}), ("scaled", {}), ("sums", {"num_stages": 1}),
      ("plain", {"persistent": True}), ("plain", {"num_warps": 8, "num_stages": 3}),
      ("scaled", {"persistent": True, "ping_pong": True}), ("turned", {"slice_k": 2}),
-     ("sums", {"specialize": False}), ("scaled", {"num_warps": 8})],
+     ("sums", {"specialize": False}), ("scaled", {"num_warps": 8}),
+     ("beside", {}), ("beside", {"num_warps": 8})],
 )  # fmt: skip
 def test_blocks_that_end_behind_a_matrix(how: str, options: dict[str, Any]) -> None:
     """Of 100 x 72 and 72 x 40 elements: what is behind the edges is zero, and is not written."""
@@ -289,3 +293,9 @@ def test_blocks_that_end_behind_a_matrix(how: str, options: dict[str, Any]) -> N
         tolerance=1e-5, **options)  # fmt: skip
     exact = a.astype(np.float64) @ b.astype(np.float64) * (2 if how == "scaled" else 1)
     np.testing.assert_allclose(found[2], exact, rtol=1e-5)
+    rows = np.zeros(128)
+    if how == "sums":
+        rows[:m] = exact[:, :32].sum(1)
+    if how == "beside":
+        rows[:m] = a.astype(np.float64).sum(1)
+    np.testing.assert_allclose(found[3], rows, rtol=1e-5, atol=1e-4)

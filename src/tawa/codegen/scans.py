@@ -27,10 +27,6 @@ from tawa.ir.elementwise import Map
 from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Scan, ScanWith
 
-EXCHANGES = 8
-"""Shuffles that two exchanges of an element cost as much as: each stores and loads, with an address
-for each, and the whole tile lies in shared memory."""
-
 Before = tuple[Values, SSAValue | None]
 """What comes before a chunk, and whether anything does; None if always."""
 
@@ -170,17 +166,14 @@ def as_it_lies(layout: Layout, axis: int) -> Spread | None:
 
 
 def chosen(held: Layout | None, shape: tuple[int, ...], axis: int, warps: int) -> Spread:
-    """The layout in which a tile is held, if exchanges of it cost no less than its blocks do.
+    """The layout in which a tile is held, if a scan can be done in it: exchanges cost more.
 
-    A block takes a shuffle for each doubling of its lanes and two for what comes before it; an
-    exchange before the scan and one behind it store and load each element once.
+    A block takes a shuffle for each doubling of its lanes and two for what comes before it, seven
+    at most. An exchange before the scan and one behind it store and load each element once, with an
+    address for each, and the whole tile lies in shared memory.
     """
     own = as_it_lies(held, axis) if held is not None else None
-    if own is not None:
-        shuffles = own.lanes.bit_length() + 1
-        if own.blocks == 1 or shuffles <= EXCHANGES * own.chunk:
-            return own
-    return spread(shape, axis, warps)
+    return own if own is not None else spread(shape, axis, warps)
 
 
 @dataclass
