@@ -23,7 +23,7 @@ def kernel(bounds, out, M: tl.constexpr):
         n += 1
     tl.store(out + M, n.to(out.dtype.element_ty))
 """
-TYPES = ["int32", "int64", "uint32", "uint64", "uint8", "int16"]
+TYPES = ["int32", "uint32", "uint64", "int16"]
 
 
 def turns(launch: Any, define: Any, how: str, kind: str, *bounds: int) -> list[int]:
