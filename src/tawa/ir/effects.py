@@ -27,6 +27,7 @@ from xdsl.traits import (
     MemoryEffectKind,
     OpTrait,
     Pure,
+    RecursiveMemoryEffect,
     Resource,
     get_effects,
 )
@@ -186,6 +187,15 @@ def _declared(kind: type[Operation]) -> tuple[Effect, ...] | None:
     return tuple(e for trait in traits if isinstance(trait, Effects) for e in trait.declared)
 
 
+@cache
+def _has_those_inside(kind: type[Operation]) -> bool:
+    """Whether ops of a class have the effects of the ops in their regions, and no others."""
+    if issubclass(kind, FRAME):
+        return True
+    traits = kind.get_traits_of_type(MemoryEffect)
+    return bool(traits) and all(isinstance(trait, RecursiveMemoryEffect) for trait in traits)
+
+
 NOTHING: frozenset[EffectInstance] = frozenset()
 
 
@@ -194,12 +204,18 @@ def effects_of(op: Operation) -> frozenset[EffectInstance] | None:
     declared = _declared(type(op))
     if declared is not None:
         return frozenset(f for e in declared for f in e.instances(op)) if declared else NOTHING
-    if not isinstance(op, FRAME):
+    if not _has_those_inside(type(op)):
         found = get_effects(op)
         return None if found is None else frozenset(found)
-    inside = [effects_of(o) for region in op.regions for block in region.blocks for o in block.ops]
-    known = [found for found in inside if found is not None]
-    return frozenset[EffectInstance]().union(*known) if len(known) == len(inside) else None
+    all_inside: set[EffectInstance] = set()
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                found = effects_of(inner)
+                if found is None:
+                    return None
+                all_inside |= found
+    return frozenset(all_inside)
 
 
 def is_pure(op: Operation) -> bool:
