@@ -12,20 +12,25 @@ from typer.testing import CliRunner
 
 import tawa
 import tawa.language as tl
+from tawa.base.errors import TawaError
 from tawa.cli.app import command_line
 from tawa.cli.report.model import build
 from tawa.cli.reporting import LaunchCommand
 from tawa.driver.prediction.explanation import (
     ADVICE,
+    LEAST_SHARE,
     LEAST_SHOWN,
     SHOWN_LINES,
+    TRIED_LINES,
     Change,
     Explanation,
     LineTime,
+    _by_lines,  # pyright: ignore[reportPrivateUsage]
+    _by_options,  # pyright: ignore[reportPrivateUsage]
     where,
 )
 from tawa.driver.prediction.options_beside import options_beside, tiles_of
-from tawa.simulate.timing.lines import CAUSES, NOWHERE
+from tawa.simulate.timing.lines import CAUSES, NOWHERE, Line, Spent
 
 GEMM = "examples/gemm.py:gemm"
 ROOT = Path(__file__).parents[2]
@@ -180,3 +185,44 @@ def test_what_binds_and_what_would_gain():
     changes = (Change("fewer", 150.0, 0.25, True), Change("num_warps=8", 180.0, 0.1, False))
     found = explanation(1.0, changes=changes)
     assert "  1. fewer: at most 25% less, 150.0 us\n  2. num_warps=8: 10% less, 180.0 us" in found
+
+
+def test_which_lines_are_tried() -> None:
+    """The first ones that take a share of the time; what no line asks for is nobody's to change."""
+    tried: list[tuple[str, int]] = []
+
+    def predicted(free: Any) -> Any:
+        tried.append(free.args[0])
+        return SimpleNamespace(us=150.0)
+
+    def places(*cycles: float, first: Any = ("k.py", 0)) -> list[int]:
+        tried.clear()
+        own = [first, *(("k.py", n) for n in range(1, len(cycles)))]
+        lines = tuple(Line(p, c, (("products", c),)) for p, c in zip(own, cycles, strict=True))
+        given: Any = SimpleNamespace(predicted=predicted), "k.py", SimpleNamespace(us=200.0)
+        found = list(_by_lines(*given, Spent("math", 1000.0, lines), said.append))
+        assert [change.us for change in found] == [150.0] * len(tried)
+        assert all(change.gain == 0.25 and change.at_most for change in found)
+        return [place[1] for place in tried]
+
+    said: list[str] = []
+    least = 1000 * LEAST_SHARE
+    assert places(500, least, least - 1) == [0, 1]
+    assert said == ["without line 0", "without line 1"]
+    assert places(500, 400, first=NOWHERE) == [1]
+    assert places(*[100.0] * (TRIED_LINES + 2)) == list(range(TRIED_LINES))
+
+
+def test_options_that_do_not_compile_gain_nothing() -> None:
+    def others(options: Any) -> Any:
+        if options["a"] == 2:
+            raise TawaError("no")
+        return SimpleNamespace(us=50.0 * options["a"])
+
+    said: list[str] = []
+    beside = [(f"a={n}", {"a": n}) for n in (1, 2, 3)]
+    prediction: Any = SimpleNamespace(us=100.0)
+    found = list(_by_options(prediction, beside, others, said.append))
+    assert [(c.what, c.us, c.gain, c.at_most) for c in found] == [
+        ("a=1", 50.0, 0.5, False), ("a=3", 150.0, -0.5, False)]  # fmt: skip
+    assert said == ["with a=1", "with a=2", "with a=3"]

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,12 @@ from tawa.machine.chips import H100
 from tawa.simulate.interpret import errors
 from tawa.simulate.timing import launch as timing_launch
 from tawa.simulate.timing.code import ITERATION, WORK, merged
-from tawa.simulate.timing.launch import Launch, LaunchPrediction, predict_launch
+from tawa.simulate.timing.launch import (
+    Launch,
+    LaunchPrediction,
+    _samples,  # pyright: ignore[reportPrivateUsage]
+    predict_launch,
+)
 from tawa.simulate.timing.machine import Rates
 from tawa.simulate.timing.sample import cut_of, iterations_of
 from tawa.simulate.timing.work import Work
@@ -251,3 +258,46 @@ def test_what_is_said_of_a_launch() -> None:
         "predicted 12.5 us at 1.756 GHz, bound by tensor core: 264 CTAs, 2.0 waves of 18234 cycles; "
         "busy: L2 25%, tensor core 88%"
     )
+
+
+class Grid:
+    """A launch whose CTAs take so many cycles; notes which of them are replayed."""
+
+    def __init__(self, *sizes: int, cycles: Any = None, cluster: int = 1, loads: Any = None):
+        self.grid, self.cluster, self.persistent = sizes, cluster, loads is not None
+        self.loads, self.cycles, self.seen = loads, cycles or (lambda b: 100.0), []
+
+    def replay(self, block: Any, *_given: Any) -> Any:
+        self.seen.append(block)
+        return SimpleNamespace(cycles=self.cycles(block))
+
+    def sampled(self) -> list[Any]:
+        found = _samples(self, None, 1, True)  # type: ignore[arg-type]
+        assert list(found) == self.seen, "each once"
+        return self.seen
+
+
+def test_ctas_that_are_alike_are_replayed_at_ends_and_in_the_middle() -> None:
+    assert Grid(1, 1, 1).sampled() == [(0, 0, 0)]
+    assert Grid(9, 1, 1).sampled() == [(0, 0, 0), (8, 0, 0), (4, 0, 0)]
+    assert Grid(9, 5, 1).sampled() == [
+        (0, 0, 0), (8, 0, 0), (4, 0, 0), (0, 4, 0), (0, 2, 0)]  # fmt: skip
+    assert Grid(1, 1, 2).sampled() == [(0, 0, 0), (0, 0, 1)]
+    assert Grid(10, 1, 1, cluster=2).sampled() == [(0, 0, 0), (8, 0, 0), (4, 0, 0)]
+
+
+@pytest.mark.parametrize(("longest", "more"), [(100.9, False), (101.0, False), (101.2, True)])
+def test_more_are_replayed_along_an_axis_on_which_they_differ(longest: float, more: bool) -> None:
+    grid = Grid(61, 5, 1, cycles=lambda b: longest if b[0] == 60 else 100.0)
+    own = [b for b in grid.sampled() if not b[1]]
+    assert own[:3] == [(0, 0, 0), (60, 0, 0), (30, 0, 0)]
+    assert own[3:] == ([(n, 0, 0) for n in (10, 20, 40, 50)] if more else [])
+    assert [b for b in grid.seen if b[1]] == [(0, 4, 0), (0, 2, 0)]
+
+
+def test_persistent_ctas_with_the_least_and_the_most_to_load() -> None:
+    assert Grid(4, 1, 1, loads=[10.0, 10.05, 9.95, 10.0]).sampled() == [(0, 0, 0)]
+    assert Grid(4, 1, 1, loads=[10.0, 12.0, 8.0, 10.0]).sampled() == [
+        (0, 0, 0), (2, 0, 0), (1, 0, 0)]  # fmt: skip
+    assert Grid(4, 1, 1, loads=[10.0, 10.0, 10.0, 12.0], cluster=2).sampled() == [
+        (0, 0, 0), (2, 0, 0)]  # fmt: skip
