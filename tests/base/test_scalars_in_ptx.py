@@ -1,5 +1,7 @@
 """Scalar functions' C++ texts, compiled to PTX and interpreted, compute what NumPy says they mean.
 
+They are those of `tawa.ir.scalars.table`, and of conversions in `tawa.ir.scalars.casts`.
+
 Functions that the hardware computes exactly are taken here; all are compared on a device elsewhere.
 """
 

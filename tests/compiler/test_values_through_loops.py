@@ -99,10 +99,18 @@ def waiting_in_a_loop(x, n):
     tl.store(x + 1, seen)
 
 
+def asked_alone(x, n):
+    a, limit = 0, n
+    while a < limit:
+        a = a + 1
+        limit = n - a // 2
+    tl.store(x, a)
+
+
 KERNELS: dict[str, tuple[Any, list[int]]] = {
     "counted": (counted, [3]), "waited": (waited, [3]), "chosen": (chosen, [1]),
     "nested": (nested, [1, 1, 1]), "swapped": (swapped, [3]), "needless": (needless, []),
-    "waiting_in_a_loop": (waiting_in_a_loop, [2, 2]),
+    "waiting_in_a_loop": (waiting_in_a_loop, [2, 2]), "asked_alone": (asked_alone, [1]),
 }  # fmt: skip
 """Kernels, and how many results their loops and branches keep, in the order of the text."""
 

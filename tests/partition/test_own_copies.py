@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ModuleOp
 
 import tawa
 import tawa.language as tl
 from tawa.base.options import Options
 from tawa.frontend import JITFunction, PointerArg, lower_to_tile, specialize_number
+from tawa.ir.decisions.decision import Decisions
 from tawa.ir.walking import all_of
+from tawa.partition.bulk_copies import BulkCopies
 from tawa.partition.own_copies import LEAST_SHARE, own_copies
 from tawa.tile.dialect.ops import Dot, Load
 from tawa.tile.passes.simplify import simplify
@@ -125,3 +128,18 @@ def test_they_stand_first_with_what_they_need() -> None:
                 work.append(owner)
     assert set(ops[: last + 1]) == needed, "nothing else stands before them"
     kernel.verify()
+
+
+@pytest.mark.parametrize(
+    ("options", "boxes"),
+    [({}, 2), ({"specialize": False}, 0), ({"cluster": 2}, 0), ({"bulk_copies": False}, 0),
+     ({"bulk_copies": True}, 2)],
+)  # fmt: skip
+def test_options_under_which_the_copy_engine_copies_boxes(
+    options: dict[str, Any], boxes: int
+) -> None:
+    kernel = lowered("plain", 64)
+    module = kernel.parent_op()
+    assert isinstance(module, ModuleOp)
+    BulkCopies(Options(**options), Decisions()).apply(module)
+    assert sum(load.desc is not None for load in all_of(kernel, Load)) == boxes

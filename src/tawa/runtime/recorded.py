@@ -224,7 +224,7 @@ class Launch:
 
 def _durations(role: str, activity: Activity, times: list[float]) -> Durations:
     times = sorted(times)
-    p10, p90 = (times[min(len(times) - 1, int(len(times) * q))] for q in (0.1, 0.9))
+    p10, p90 = (times[int(len(times) * q)] for q in (0.1, 0.9))
     return Durations(role, activity, len(times), statistics.median(times), p10, p90, sum(times))
 
 
