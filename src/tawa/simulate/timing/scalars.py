@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import i1
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import BlockArgument, Operation, OpResult, Region, SSAValue
 
 from tawa.base.types import PtrType, bits, byte_size
 from tawa.hopper.dialect.copies import CopyArrive
@@ -23,6 +23,7 @@ from tawa.hopper.dialect.sync import (
 )
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
+from tawa.ir.loops import passed_out, passed_to
 
 CONTROL = (scf.ForOp, scf.IfOp, scf.ConditionOp)
 
@@ -75,32 +76,13 @@ def _roots(op: Operation) -> Sequence[SSAValue]:
 def _sources(value: SSAValue) -> Sequence[SSAValue]:
     """What a scalar is computed from."""
     if isinstance(value, BlockArgument):
-        return _passed(value.owner, value.index)
+        return passed_to(value)
     assert isinstance(value, OpResult)
-    op, index = value.op, value.index
-    match op:
-        case scf.ForOp():
-            return op.iter_args[index], last(op.body).operands[index]
-        case scf.IfOp():
-            return [last(r).operands[index] for r in op.regions if r.blocks]
-        case scf.WhileOp():
-            return (last(op.before_region).operands[index + 1],)
+    match value.op:
         case Map() | PlanEntry() | ScalarLoad():
-            return op.operands
+            return value.op.operands
         case _:
-            return ()
-
-
-def _passed(block: Block, index: int) -> Sequence[SSAValue]:
-    """What a block's argument stands for."""
-    op = block.parent_op()
-    if isinstance(op, scf.ForOp):
-        return (op.iter_args[index - 1], last(op.body).operands[index - 1]) if index else ()
-    if isinstance(op, scf.WhileOp):
-        if block is op.before_region.block:
-            return op.arguments[index], last(op.after_region).operands[index]
-        return (last(op.before_region).operands[index + 1],)
-    return ()
+            return passed_out(value)
 
 
 def last(region: Region) -> Operation:
