@@ -82,3 +82,14 @@ def test_a_level_that_goes_on_is_verified_at_its_end(
     broken = work.run([DropReturn()], whole, goes_on=True)
     with pytest.raises(PassFailed, match="one of the passes drop-return, nothing broke"):
         work.run([Nothing()], broken)
+
+
+def test_times_of_a_stage_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([10.0, 10.5, 20.0, 22.0, 30.0, 31.0])
+    monkeypatch.setattr("tawa.driver.compilation.time.perf_counter", lambda: next(clock))
+    work = Compilation(Options())
+    assert work.timed("aref", lambda: 7) == 7
+    assert work.timings == {"aref": 0.5}
+    work.timed("aref", lambda: None)
+    work.timed("hopper", lambda: None)
+    assert work.timings == {"aref": 2.5, "hopper": 1.0}

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 import tawa
 import tawa.language as tl
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.partition.work import work_of
+from tawa.partition.work import iterations_of, work_of
 
 
 @tawa.jit
@@ -81,3 +81,25 @@ def test_a_program_without_loops_takes_a_cycle_and_one_that_fills_and_drains() -
     found = work(straight, ["*f32"], {})
     assert not found.differs
     assert list(found.evaluate((3,), [None])) == [2, 2, 2]
+
+
+@tawa.jit
+def counted(x: Any, first: Any, last: Any, STEP: tl.constexpr):
+    for i in range(first, last, STEP):
+        tl.store(x + i, 1.0)
+    for j in range(0, tl.load(x).to(tl.int32)):
+        tl.store(x + j, 2.0)
+
+
+def test_how_many_iterations_a_loop_makes() -> None:
+    """As many as Python's range has; not known where memory says it."""
+    for step in (1, 2, 3):
+        kinds = [parse_argument(t) for t in ("*f32", "i32", "i32")]
+        module = lower_to_tile(counted, kinds, {"STEP": step})
+        kernel = next(op for op in module.ops if isinstance(op, FuncOp))
+        known, unknown = iterations_of(kernel).values()
+        assert unknown is None
+        assert known is not None
+        for first, last in ((0, 6), (0, 7), (1, 9), (5, 5), (7, 3)):
+            (found,) = known.evaluate((1,), [None, first, last])
+            assert found == len(range(first, last, step)), (first, last, step)
