@@ -40,6 +40,10 @@ from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Splat, Trans
 
 SMALL = SM_90A.group_access
 """Bytes of a tile that has two areas of shared memory in turn."""
+WORD = 4
+"""Bytes of a register."""
+KEPT = 16
+"""Registers that a tile in another layout may take all through a loop: half of a small tile's."""
 
 
 def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
@@ -59,7 +63,27 @@ def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
             new.name_hint = new.name_hint or value.name_hint
             g.made[-1][value, layout] = new
         return new
-    return convert(g, g.fragments[value], layout)
+    return _converted(g, value, layout)
+
+
+def _converted(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """A value that has a layout in another one: before a loop, if it is not made in the loop.
+
+    That takes registers all through the loop, so tiles that take many are converted each time.
+    """
+    source = g.fragments[value]
+    assert isinstance(source.type, FragType)
+    words = layout.registers * byte_size(source.type.element_type) / WORD
+    dims = tuple(d if e != 1 else None for d, e in enumerate(layout.shape))
+    if not g.inside_loop(value) or words > KEPT or register_map(source.type.layout, layout, dims):
+        return convert(g, source, layout)
+    for made in reversed(g.made):
+        if (value, layout) in made:
+            return made[value, layout]
+    with g.where_defined(value):
+        new = g.made[-1][value, layout] = convert(g, source, layout)
+    g.last_exchange = None, g.last_exchange[1]  # the loop may have exchanged before, in the text
+    return new
 
 
 def natural(g: GroupLowering, value: SSAValue) -> SSAValue:

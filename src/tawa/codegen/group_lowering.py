@@ -285,6 +285,15 @@ class GroupLowering:
         yield
         self._block, self.made = blocks, made
 
+    def inside_loop(self, value: SSAValue) -> bool:
+        """Whether what is appended now is done again and again, and a value made before."""
+        home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        around, looped = self._span, False
+        while around is not None and around.parent is not home:
+            around = around.parent_op()
+            looped |= isinstance(around, scf.ForOp | scf.WhileOp)
+        return looped and around is not None
+
     def one_thread(self, scope: str, body: Callable[[], None]) -> None:
         """Ops that one thread of the scope runs."""
         block = Block()

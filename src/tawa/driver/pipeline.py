@@ -26,6 +26,7 @@ from tawa.base.attempts import Slack
 from tawa.base.options import Options
 from tawa.codegen.lower import LowerToHopper
 from tawa.hopper.passes.free_loops import FreeLoops
+from tawa.hopper.passes.loads_ahead import LoadsAhead
 from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
 from tawa.hopper.passes.roundings import separate_roundings
 from tawa.hopper.passes.strips import Strips
@@ -49,10 +50,12 @@ from tawa.tile.passes.guarded_masks import GuardMasks
 from tawa.tile.passes.late_reductions import LateReductions
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
+from tawa.tile.passes.range_checks import RangeChecks
 from tawa.tile.passes.reciprocals import Reciprocals
 from tawa.tile.passes.repeated_loads import RepeatedLoads
 from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
+from tawa.tile.passes.shared_divisors import SharedDivisors
 from tawa.tile.passes.shared_extremes import SharedExtremes
 from tawa.tile.passes.simplify import Simplify
 from tawa.tile.passes.split_loops import SplitLoops
@@ -103,6 +106,7 @@ def whole_tiles(options: Options, decided: Decisions) -> list[Any]:
         SplitLoops(options, decided),
         ScaledExponents(options),
         GuardMasks(options, decided),
+        RangeChecks(),
         WidenAccumulators(),  # after fusing, which saves a rounding
         PartialDeadCode(options, decided),
         Reciprocals(),
@@ -114,6 +118,7 @@ def whole_tiles(options: Options, decided: Decisions) -> list[Any]:
         CarriedPointers(),
         LateReductions(options),
         BatchedLoads(options, decided),
+        SharedDivisors(),
         Partition(options, decided),
     ]
 
@@ -162,6 +167,8 @@ def hopper(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         Tidy(),
         # Once everything lies where it does in shared memory.
         RedundantBarrierElimination(decided),
+        # Past the meetings that are left.
+        LoadsAhead(),
         # How the same ops are written: what the assembler may put together, and what not.
         *separate_roundings(options),
         Strips(options),

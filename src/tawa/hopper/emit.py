@@ -16,10 +16,10 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
 )
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tawa.base.tile_scheduler import ENTRIES
-from tawa.base.types import PlanType, bf16, f16, f32
+from tawa.base.types import PlanType, bf16, e4m3, e5m2, f16, f32
 from tawa.hopper.dialect import HopperOp
 from tawa.hopper.dialect.fragment import Relabel
 from tawa.hopper.dialect.memory import SharedLoad
@@ -37,6 +37,14 @@ SPEC_LINE = "// tawa.spec: "
 
 WIDENED_BYTES = {"sitofp": "widen_bytes", "uitofp": "widen_unsigned_bytes"}
 """The prelude's functions that make numbers of 16 bits of four bytes at once."""
+
+
+FOURS: dict[tuple[str, Attribute, Attribute], str] = {
+    ("truncf", f32, e4m3): "round_four", ("truncf", f32, e5m2): "round_four",
+    ("extf", e4m3, f16): "widen_four", ("extf", e4m3, f32): "widen_four",
+    ("extf", e5m2, f16): "widen_four", ("extf", e5m2, f32): "widen_four",
+}  # fmt: skip
+"""The prelude's functions that convert four numbers at once."""
 
 
 class KernelWriter(Writer):
@@ -81,6 +89,10 @@ def _map(w: Writer, op: Map) -> None:
             pairs = f"{name}[i], {name}[i + 1], {names[0]}[i], {names[0]}[i + 1]"
             w.line(f"{head} round_pair({pairs});")
             return
+    four = FOURS.get((op.function.data, operands[0], element))
+    if four is not None and result.layout.registers % 4 == 0:
+        w.line(f"{w.registers(result.layout, step=4)} {four}({name} + i, {names[0]} + i);")
+        return
     if op.function.data in WIDENED_BYTES and element in (f16, bf16) and _read_as_words(op):
         head, function = w.registers(result.layout, step=4), WIDENED_BYTES[op.function.data]
         w.line(f"{head} {function}({name} + i, {names[0]} + i);")

@@ -20,7 +20,7 @@ from xdsl.irdl import (
 )
 
 from tawa.base.numerics import Array, value_dtype
-from tawa.base.types import PtrType, byte_size
+from tawa.base.types import PtrType, byte_size, element_of, i1
 from tawa.hopper.dialect.access_text import Manner
 from tawa.hopper.dialect.atomic import ATOMIC
 from tawa.hopper.dialect.core import HopperOp, Number, number
@@ -109,25 +109,29 @@ class GlobalLoad(HopperOp):
 
     @property
     def _in_words(self) -> bool:
-        """Whether registers of pairs of elements are chosen between, not the elements.
+        """Whether registers of two or four elements are chosen between, not the elements.
 
-        Else each element is moved out of its pair by itself, under the mask.
+        Else each element is moved out of its register by itself, under the mask, which puts what
+        waits for one load before the next.
         """
-        frag, count = self.value.type, self.vector.value.data
-        assert isinstance(frag, FragType)
-        pairs = byte_size(frag.element_type) == 2 and count % 2 == 0
-        return pairs and self.mask is not None and self.volatile is None and _run_of(self) == count
+        element, count = element_of(self.value.type), self.vector.value.data
+        whole = self.volatile is None and _run_of(self) == count
+        if element == i1 or byte_size(element) > 2 or count * byte_size(element) % 4:
+            return False
+        return whole and self.mask is not None
 
     def _write_words(self, w: Writer, others: list[str]) -> None:
-        """The access as words of two elements each, taken apart after the choice."""
+        """The access as words of two or four elements each, taken apart after the choice."""
         assert self.mask is not None
-        name, words = w.name(self.value), _words(2, others)
+        size = byte_size(element_of(self.value.type))
+        name, words, per = w.name(self.value), _words(size, others), 4 // size
         w.line(f"Vector<u32, {len(words)}> words{{{{{', '.join(words)}}}}};")
         with w.block(f"if ({w.name(self.mask)}[i])"):
             at = f"{w.name(self.pointers)}[i]"
             w.line(f"words = {self._read(w, f'Vector<u32, {len(words)}>', at)};")
         for j in range(len(words)):
-            w.line(f"unpack(words.values[{j}], {name}[i + {2 * j}], {name}[i + {2 * j + 1}]);")
+            parts = ", ".join(f"{name}[i + {per * j + k}]" for k in range(per))
+            w.line(f"unpack(words.values[{j}], {parts});")
 
     def _read(self, w: Writer, type_: str, at: str) -> str:
         """The text that reads one value from an address."""

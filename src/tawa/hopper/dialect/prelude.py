@@ -255,6 +255,10 @@ template <class T> __device__ __forceinline__ void unpack(u32 word, T& low, T& h
   low = bit_cast<T>(bits[0]);
   high = bit_cast<T>(bits[1]);
 }
+template <class T> __device__ __forceinline__ void unpack(u32 word, T& a, T& b, T& c, T& d) {
+  a = bit_cast<T>(u8(word)), b = bit_cast<T>(u8(word >> 8));
+  c = bit_cast<T>(u8(word >> 16)), d = bit_cast<T>(u8(word >> 24));
+}
 """,
     "round_pair": """\
 __device__ __forceinline__ void round_pair(f16& low, f16& high, f32 a, f32 b) {
@@ -264,6 +268,38 @@ __device__ __forceinline__ void round_pair(f16& low, f16& high, f32 a, f32 b) {
 __device__ __forceinline__ void round_pair(bf16& low, bf16& high, f32 a, f32 b) {
   asm("{.reg .b32 t; cvt.rn.bf16x2.f32 t, %3, %2; mov.b32 {%0, %1}, t;}"
       : "=h"(low.bits), "=h"(high.bits) : "f"(a), "f"(b));
+}
+""",
+    # Four numbers of 8 bits as one word, where each by itself would be cut out and put in.
+    "round_four": """\
+template <class T> __device__ __forceinline__ void round_four(T* to, const f32* x) {
+  const u32 word = round_quad<T>(x[0], x[1], x[2], x[3]);
+  memcpy(to, &word, 4);
+}
+""",
+    "widen_four": """\
+template <class T> __device__ __forceinline__ void widen_four(T* to, const e4m3* x) {
+  u32 word, low, high;
+  memcpy(&word, x, 4);
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(low) : "h"(u16(word)));
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(high) : "h"(u16(word >> 16)));
+  from_halves(to, low, high);
+}
+template <class T> __device__ __forceinline__ void widen_four(T* to, const e5m2* x) {
+  u32 word;
+  memcpy(&word, x, 4);
+  from_halves(to, __byte_perm(word, 0, 0x1404), __byte_perm(word, 0, 0x3424));
+}
+""",
+    "from_halves": """\
+__device__ __forceinline__ void from_halves(f16* to, u32 low, u32 high) {
+  const u32 words[] = {low, high};
+  memcpy(to, words, 8);
+}
+__device__ __forceinline__ void from_halves(f32* to, u32 low, u32 high) {
+  f16 halves[4];
+  from_halves(halves, low, high);
+  for (int i = 0; i < 4; ++i) to[i] = to_float(halves[i]);
 }
 """,
     # A byte as the last of a significand, from which what stands before it is taken: 2 instructions
