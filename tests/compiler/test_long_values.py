@@ -9,7 +9,7 @@ import tawa.language as tl
 @tawa.jit
 def orbits(out, width, STEPS, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    start = (i % width).to(tl.float32) / width
+    start = (i % width).to(tl.float32) / (i + 2)
     offset = (i + 1).to(tl.float32)
     x = tl.zeros((BLOCK,), tl.float32)
     t = 0
