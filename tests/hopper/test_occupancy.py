@@ -14,16 +14,16 @@ FEW, MUCH = 1024, 50 * 1024
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "fit", "others", "more"),
     [
-        (128, 64, FEW, 8, 16, [9]),  # 56 of 64 registers each
-        (128, 128, FEW, 4, 16, []),  # for a fifth, 28 of 128 would have to go
-        (128, 34, FEW, 12, 16, [13]),  # 40 taken, 32 left: eight at a time
+        (128, 64, FEW, 8, 16, [10, 9]),  # 48 and 56 of 64 registers each
+        (128, 128, FEW, 4, 16, [5]),  # 96 of 128; for a sixth, 48 would have to go
+        (128, 34, FEW, 12, 16, [16, 13]),  # 40 taken, 32 left: eight at a time
         (128, 0, 0, 64, 16, []),
         (256, 72, FEW, 3, 8, [4]),
         (512, 32, FEW, 4, 4, []),  # all threads are there
         (1024, 60, FEW, 1, 2, []),  # a second would leave 32
     ],
 )
-def test_ordinary_kernels_ask_for_one_more_if_threads_are_few(
+def test_ordinary_kernels_ask_for_more_if_threads_are_few(
     threads: int, registers: int, shared: int, fit: int, others: int, more: list[int]
 ):
     taken = Occupancy(H200, threads, registers, shared)
@@ -33,9 +33,9 @@ def test_ordinary_kernels_ask_for_one_more_if_threads_are_few(
 @pytest.mark.parametrize(
     ("threads", "registers", "shared", "meets", "by_warps"),
     [
-        (128, 128, FEW, [7], [7, 6]),  # 72 and 80 of 128
+        (128, 128, FEW, [7, 5], [7, 6, 5]),  # 72, 80 and 96 of 128
         (128, 130, FEW, [7, 4], [7, 6, 4]),  # 72, 80, and next to nothing
-        (128, 168, FEW, [5], [5, 4]),
+        (128, 168, FEW, [5, 4], [5, 4]),
         (128, 168, MUCH, [4], [4]),  # no room for a fifth
         (128, 96, FEW, [9, 6], [9, 8, 6]),
         (128, 255, FEW, [3], [3]),

@@ -26,7 +26,6 @@ from tawa.base.attempts import Slack
 from tawa.base.options import Options
 from tawa.codegen.lower import LowerToHopper
 from tawa.hopper.passes.free_loops import FreeLoops
-from tawa.hopper.passes.loads_ahead import LoadsAhead
 from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
 from tawa.hopper.passes.roundings import separate_roundings
 from tawa.hopper.passes.strips import Strips
@@ -167,8 +166,6 @@ def hopper(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         Tidy(),
         # Once everything lies where it does in shared memory.
         RedundantBarrierElimination(decided),
-        # Past the meetings that are left.
-        LoadsAhead(),
         # How the same ops are written: what the assembler may put together, and what not.
         *separate_roundings(options),
         Strips(options),

@@ -19,6 +19,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 from tawa.aref.analysis.shared_rows import pays_to_share
 from tawa.aref.analysis.spread_rows import halvings
 from tawa.aref.analysis.stored_runs import (
+    bytes_at_once,
     is_side_by_side,
     most_side_by_side,
     scanned_across,
@@ -538,6 +539,7 @@ class Layouts:
         if self.axes.of(op.ptr).contiguous[dim] == 1:
             dim, vector = stored_run(self.axes, value) or (dim, vector)
         vector = min(vector, most_side_by_side(value))
+        vector = max(vector, bytes_at_once(self.axes, op, dim))
         squares = len(shape) == 2 and vector >= SQUARE
         if squares and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)

@@ -11,7 +11,15 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
-from tawa.tile.dialect.ops import ArgReduce, Reduce, ReduceWith, Scan, ScanWith, Store
+from tawa.tile.dialect.ops import (
+    ArgReduce,
+    Load,
+    Reduce,
+    ReduceWith,
+    Scan,
+    ScanWith,
+    Store,
+)
 
 WIDEST = SM_90A.copy_unit
 """Bytes of a thread's widest access, and the most that are known of where an array begins."""
@@ -59,6 +67,26 @@ def most_side_by_side(value: SSAValue) -> int:
     stored = (op.value for op in _reached(value) if isinstance(op, Store))
     same = (v for v in stored if shape_of(v.type) == shape_of(value.type))
     return WIDEST // max(byte_size(element_of(v.type)) for v in (value, *same))
+
+
+def bytes_at_once(axes: AxisAnalysis, load: Load, dim: int) -> int:
+    """Elements of what is loaded that are stored at once as bytes, where they are reduced before.
+
+    A thread that has as many side by side loads them by two accesses, but takes part in half of
+    the shuffles, and computes half of the addresses. Zero where nothing is stored so.
+    """
+    ops = list(_reached(load.result))
+    same = [
+        op
+        for op in ops
+        if isinstance(op, Store) and shape_of(op.ptr.type) == shape_of(load.ptr.type)
+    ]
+    reduced = any(isinstance(op, Reduce) for op in ops)
+    if not reduced or any(byte_size(element_of(op.value.type)) > 1 for op in same):
+        return 0
+    info, runs = axes.of(load.ptr), [fastest(axes, op.ptr) for op in same]
+    stored = min((width if along == dim else 0 for along, width in runs), default=0)
+    return math.gcd(stored, info.contiguous[dim])
 
 
 def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:

@@ -79,8 +79,8 @@ class Occupancy:
             found += wanted[: 2 if self.by_warps else 1]
         # With fewer warps than it holds, a multiprocessor may hide more of memory's latency.
         few = self.meets or now * self.threads < self.target.threads
-        if few and now < self.by_others and self._cut(now + 1) <= small:
-            found.append(now + 1)
+        wanted = [n for n in range(self.by_others, now, -1) if few and self._cut(n) <= small]
+        found += wanted[-1:] if self.meets else wanted[:1] + wanted[-1:]
         return list(dict.fromkeys(found))
 
     def _cut(self, ctas: int) -> float:
