@@ -86,7 +86,7 @@ def bytes_at_once(axes: AxisAnalysis, load: Load, dim: int) -> int:
         return 0
     info, runs = axes.of(load.ptr), [fastest(axes, op.ptr) for op in same]
     stored = min((width if along == dim else 0 for along, width in runs), default=0)
-    return math.gcd(stored, info.contiguous[dim])
+    return math.gcd(stored, info.contiguous[dim]) if stored else 0
 
 
 def _begins_anywhere(axes: AxisAnalysis, op: Store, dim: int) -> bool:
