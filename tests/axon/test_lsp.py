@@ -12,6 +12,9 @@ import pytest
 from lsprotocol import types as lsp
 from pygls.lsp.client import LanguageClient
 
+from tawa.axon.tools.check import checked_parts
+from tawa.axon.tools.navigation import completions, renamed
+
 SOURCE = Path(__file__).parents[2] / "src"
 PROGRAM = """\
 ## A layer.
@@ -33,6 +36,9 @@ URI = "file:///program.ax"
 WHOLE = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
 
 
+Published = "asyncio.Queue[lsp.PublishDiagnosticsParams]"
+
+
 async def names(client: LanguageClient, document: lsp.TextDocumentIdentifier) -> dict[str, object]:
     """Ask what concerns names."""
     seen: dict[str, object] = {}
@@ -51,6 +57,38 @@ async def names(client: LanguageClient, document: lsp.TextDocumentIdentifier) ->
     seen["symbols"] = await client.text_document_document_symbol_async(
         lsp.DocumentSymbolParams(document)
     )
+    return seen
+
+
+UNDONE = "def first x = relu x\n\ndef second x = first x\ndef third x = secon\n"
+
+
+async def edits(client: LanguageClient, published: Published) -> dict[str, object]:
+    """Texts that change, that are wide, wrong, closed or unknown, and messages that are none."""
+    seen: dict[str, object] = {}
+    document = lsp.TextDocumentIdentifier("file:///edited.ax")
+    item = lsp.TextDocumentItem(document.uri, "axon", 1, "def f x = x\n")
+    client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
+    await published.get()
+    for version, text in enumerate(("def f x = x + \U0001d6fc\n", UNDONE), 2):
+        change = lsp.TextDocumentContentChangeWholeDocument(text)
+        versioned = lsp.VersionedTextDocumentIdentifier(uri=document.uri, version=version)
+        client.text_document_did_change(lsp.DidChangeTextDocumentParams(versioned, [change]))
+        seen[f"text {version}"] = (await published.get()).diagnostics
+    at = lsp.Position(2, 16)
+    seen["completed"] = await client.text_document_completion_async(
+        lsp.CompletionParams(document, lsp.Position(3, 18))
+    )
+    seen["unsafe"] = await client.text_document_rename_async(lsp.RenameParams(document, at, "y"))
+    seen["still"] = await client.text_document_references_async(
+        lsp.ReferenceParams(lsp.ReferenceContext(True), document, at)
+    )
+    client.text_document_did_close(lsp.DidCloseTextDocumentParams(document))
+    seen["closed"] = (await published.get()).diagnostics
+    for far in (document, lsp.TextDocumentIdentifier("file:///nowhere.ax")):
+        seen[f"gone {far.uri}"] = await client.text_document_hover_async(
+            lsp.HoverParams(far, lsp.Position(10**6, 10**6))
+        )
     return seen
 
 
@@ -78,6 +116,7 @@ async def session() -> dict[str, object]:
         lsp.InlayHintParams(document, WHOLE)
     )
     seen.update(await names(client, document))
+    seen.update(await edits(client, published))
     change = lsp.TextDocumentContentChangeWholeDocument(SEVERAL)
     versioned = lsp.VersionedTextDocumentIdentifier(uri=URI, version=2)
     client.text_document_did_change(lsp.DidChangeTextDocumentParams(versioned, [change]))
@@ -171,6 +210,28 @@ def test_names_are_completed_found_and_renamed(seen: dict[str, object]):
     assert [symbol.name for symbol in symbols] == ["layer", "two"]
 
 
+def test_what_a_line_without_a_definition_leaves_is_checked():
+    module, errors = checked_parts("def a x = x\nfoo bar\n\ndef b x = a x\ndef c x = x\n", "/p.ax")
+    assert [error.message for error in errors] == ["nothing is called `foo`"]
+    assert module is not None
+    assert [made.name for made in module.syntax.definitions()] == ["c"]
+
+
+def test_names_of_cases_are_completed_and_built_in_names_are_not_taken():
+    text = "## Of pairs.\ndef f t = match t with (0, _) -> 1 | (_, inner) -> inner end\n"
+    module, errors = checked_parts(text, "/p.ax")
+    assert not errors, [error.message for error in errors]
+    assert module is not None
+    shown = {
+        item.label
+        for item in completions(module, lsp.Position(1, text.splitlines()[1].rindex("inner")))
+    }
+    assert "inner" in shown
+    at = lsp.Position(1, 4)
+    assert renamed(module, URI, at, "relu") is None
+    assert renamed(module, URI, at, "g") is not None
+
+
 def test_each_definition_has_its_own_mistake(seen: dict[str, object]):
     several = seen["several"]
     assert isinstance(several, Sequence)
@@ -180,3 +241,18 @@ def test_each_definition_has_its_own_mistake(seen: dict[str, object]):
     assert isinstance(beside, lsp.Hover)
     assert isinstance(beside.contents, lsp.MarkupContent)
     assert "good : t[..s] -> t[..s]" in beside.contents.value
+
+
+def test_texts_are_asked_as_they_are_now(seen: dict[str, object]):
+    wide, incomplete, completed = (seen[name] for name in ("text 2", "text 3", "completed"))
+    assert isinstance(wide, Sequence)
+    assert wide[0].range == lsp.Range(lsp.Position(0, 14), lsp.Position(0, 16))  # in UTF-16
+    assert isinstance(incomplete, Sequence)
+    assert [error.range.start.line for error in incomplete] == [3]
+    assert isinstance(completed, Sequence)
+    assert {"f", "first", "second"} <= {item.label for item in completed}
+    assert seen["unsafe"] is None  # `third` could not be checked: names in it would be left out
+    assert sorted(places(seen["still"])) == [(0, 4), (2, 15)]
+    assert not seen["closed"]
+    assert seen["gone file:///edited.ax"] is None
+    assert seen["gone file:///nowhere.ax"] is None

@@ -25,7 +25,8 @@ def checked_parts(source: str, path: str) -> tuple[CheckedModule | None, list[Ta
         try:
             return axon().check("\n".join(lines), path), errors
         except TawaError as error:
-            if not (isinstance(error, UnboundName) and _named(error) in left_out):
+            known = any(error.span == other.span for other in errors)
+            if not known and not (isinstance(error, UnboundName) and _named(error) in left_out):
                 errors.append(error)
             line = error.span.line if error.span and error.span.file == path else None
             name = None if line is None else _blanked(lines, line - 1)
@@ -42,13 +43,19 @@ def _named(error: TawaError) -> str:
 
 
 def _blanked(lines: list[str], at: int) -> str | None:
-    """Blank the definition that a line belongs to, and return its name; None if it is in none."""
-    start = min(at, len(lines) - 1)
+    """Blank the definition that a line belongs to, and return its name.
+
+    Of a line that belongs to none, the line itself, with no name. None if that is blank already.
+    """
+    at = start = min(at, len(lines) - 1)
     while start >= 0 and not re.match(r"def\b", lines[start]):
         start -= 1
     found = re.match(r"def\s+(\S+?)[\s{=]", lines[start] + " ") if start >= 0 else None
     if found is None:
-        return None
+        if at < 0 or not lines[at]:
+            return None
+        lines[at] = ""
+        return ""
     end = start + 1
     while end < len(lines) and not re.match(r"\S", lines[end]):
         end += 1

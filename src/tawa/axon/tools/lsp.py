@@ -10,8 +10,15 @@ from pygls.lsp.server import LanguageServer
 
 from tawa import __version__
 from tawa.axon.tools.check import checked_parts
+from tawa.axon.tools.columns import Columns
 from tawa.axon.tools.format import format_source
-from tawa.axon.tools.navigation import add_navigation, documentation, position_range, type_text
+from tawa.axon.tools.navigation import (
+    Documents,
+    add_navigation,
+    documentation,
+    position_range,
+    type_text,
+)
 from tawa.axon.typing.infer import AxonInference
 from tawa.base.errors import TawaError
 from tawa.functional import syntax as s
@@ -25,7 +32,8 @@ class AxonServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("tawa-axon", __version__)  # pyright: ignore[reportUnknownMemberType]
-        self.checked: dict[str, CheckedModule] = {}
+        self.documents = Documents()
+        self.columns = Columns(self)
 
     def check(self, uri: str) -> None:
         """Infer a document and publish what is wrong with it."""
@@ -33,10 +41,19 @@ class AxonServer(LanguageServer):
         path = unquote(urlparse(uri).path)
         module, errors = checked_parts(document.source, path)
         diagnostics = [diagnostic(error, uri, path) for error in errors]
+        self.documents.note(uri, module, not errors)
         if module is not None:
-            self.checked[uri] = module
             diagnostics += [unused(n) for d in module.syntax.definitions() for n in unused_names(d)]
+        for found in diagnostics:
+            found.range = self.columns.outside(uri, found.range)
+            for more in found.related_information or ():
+                more.location = self.columns.location(more.location)
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
+
+    def close(self, uri: str) -> None:
+        """Forget a document, and take back what was wrong with it."""
+        self.documents.forget(uri)
+        self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
 
 def unused(name: s.NamePattern) -> lsp.Diagnostic:
@@ -133,10 +150,41 @@ def inlay_hints(module: CheckedModule, visible: lsp.Range) -> list[lsp.InlayHint
     return hints
 
 
+def add_reading(made: AxonServer) -> None:
+    """Let a server answer what is asked of the types in a document as it is now."""
+    documents, columns = made.documents, made.columns
+
+    @made.feature(lsp.TEXT_DOCUMENT_HOVER)
+    def hover(params: lsp.HoverParams) -> lsp.Hover | None:
+        uri = params.text_document.uri
+        module = documents.current.get(uri)
+        node = None if module is None else node_at(module, columns.inside(uri, params.position))
+        if module is None or node is None:
+            return None
+        text = hover_text(module, node)
+        if text is None:
+            return None
+        content = lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
+        span = node.name_span if isinstance(node, s.Definition) else node.span
+        return lsp.Hover(content, columns.outside(uri, position_range(span)))
+
+    @made.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
+    def hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
+        uri = params.text_document.uri
+        module = documents.current.get(uri)
+        found = [] if module is None else inlay_hints(module, params.range)
+        for hint in found:
+            hint.position = columns.outside(uri, lsp.Range(hint.position, hint.position)).start
+        return found
+
+    del hover, hints
+
+
 def server() -> AxonServer:
     """A server with all its features."""
     made = AxonServer()
-    add_navigation(made, made.checked)
+    add_navigation(made, made.documents, made.columns)
+    add_reading(made)
 
     @made.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
@@ -146,33 +194,19 @@ def server() -> AxonServer:
     def changed(params: lsp.DidChangeTextDocumentParams) -> None:
         made.check(params.text_document.uri)
 
-    @made.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def hover(params: lsp.HoverParams) -> lsp.Hover | None:
-        module = made.checked.get(params.text_document.uri)
-        node = None if module is None else node_at(module, params.position)
-        if module is None or node is None:
-            return None
-        text = hover_text(module, node)
-        if text is None:
-            return None
-        content = lsp.MarkupContent(lsp.MarkupKind.Markdown, text)
-        span = node.name_span if isinstance(node, s.Definition) else node.span
-        return lsp.Hover(content, position_range(span))
-
-    @made.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def hints(params: lsp.InlayHintParams) -> list[lsp.InlayHint]:
-        module = made.checked.get(params.text_document.uri)
-        return [] if module is None else inlay_hints(module, params.range)
+    @made.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
+        made.close(params.text_document.uri)
 
     @made.feature(lsp.TEXT_DOCUMENT_FORMATTING)
     def formatting(params: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         document = made.workspace.get_text_document(params.text_document.uri)
         try:
             text = format_source(document.source)
-        except TawaError:
+        except (TawaError, OSError):
             return []
         end = lsp.Position(len(document.lines) + 1, 0)
         return [lsp.TextEdit(lsp.Range(lsp.Position(0, 0), end), text)]
 
-    del opened, changed, hover, hints, formatting
+    del opened, changed, closed, formatting
     return made

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
+from tawa.axon.tools.columns import Columns
 from tawa.axon.tools.scopes import Occurrence, Position, Scopes, binder_span, scopes_of
 from tawa.axon.typing.language import axon
 from tawa.base.source import Span
@@ -18,8 +20,35 @@ from tawa.functional.show import TypePrinter
 
 KEYWORDS = ("def", "let", "letrec", "in", "fn", "if", "then", "else", "match", "with", "import")
 
-Modules = dict[str, CheckedModule]
-"""The last state of each document that could be checked."""
+
+@dataclass
+class Documents:
+    """What a server knows of its documents.
+
+    `last` is the last state of each that had no mistake, or the first, `current` the state of its
+    text as it is now, without the definitions that have mistakes, if it could be checked at all,
+    and `whole` says which of these have none.
+    """
+
+    last: dict[str, CheckedModule] = field(default_factory=dict[str, CheckedModule])
+    current: dict[str, CheckedModule] = field(default_factory=dict[str, CheckedModule])
+    whole: set[str] = field(default_factory=set[str])
+
+    def note(self, uri: str, module: CheckedModule | None, is_whole: bool) -> None:
+        """Keep what came of checking a document."""
+        self.current.pop(uri, None)
+        self.whole.discard(uri)
+        if module is not None:
+            self.current[uri] = module
+            self.last.setdefault(uri, module)
+        if module is not None and is_whole:
+            self.last[uri] = module
+            self.whole.add(uri)
+
+    def forget(self, uri: str) -> None:
+        """Drop what is known of a document that was closed."""
+        self.note(uri, None, False)
+        self.last.pop(uri, None)
 
 
 def position_range(span: Span) -> lsp.Range:
@@ -70,13 +99,22 @@ def _occurrence(module: CheckedModule | None, at: lsp.Position) -> tuple[Scopes,
     return None if found is None else (scopes, found)
 
 
-def completions(module: CheckedModule, at: lsp.Position) -> list[lsp.CompletionItem]:
-    """The names that are bound at a position, built-in ones, and keywords."""
+def completions(
+    module: CheckedModule, at: lsp.Position, before: CheckedModule | None = None
+) -> list[lsp.CompletionItem]:
+    """The names that are bound at a position, built-in ones, and keywords.
+
+    `before` is an earlier state, of which definitions are missing that have a mistake now.
+    """
     items: dict[str, lsp.CompletionItem] = {}
-    for name, binder in scopes_of(module).visible(_position(at)).items():
+    visible: dict[str, s.Node] = {}
+    if before is not None:
+        visible.update((made.name, made) for made in before.syntax.definitions())
+    visible.update(scopes_of(module).visible(_position(at)))
+    for name, binder in visible.items():
         function = isinstance(binder, s.Definition)
         kind = lsp.CompletionItemKind.Function if function else lsp.CompletionItemKind.Variable
-        text = type_text(module, binder)
+        text = type_text(module, binder) or (before and type_text(before, binder)) or None
         items[name] = lsp.CompletionItem(name, kind=kind, detail=text,
                                          documentation=documentation(module, name))  # fmt: skip
     for name, scheme in axon().built_ins.items():
@@ -124,6 +162,8 @@ def renamed(
     if binder is None or not _is_here(module, binder):
         return None
     places = [other.span for other in scopes.same(occurrence)]
+    if name in axon().built_ins:
+        return None
     if any(name in scopes.visible((span.line, span.column)) for span in places):
         return None
     edits = [lsp.TextEdit(position_range(span), name) for span in places]
@@ -145,32 +185,52 @@ def symbols(module: CheckedModule) -> list[lsp.DocumentSymbol]:
     ]  # fmt: skip
 
 
-def add_navigation(server: LanguageServer, checked: Modules) -> None:
-    """Let a server answer all of this."""
+def add_navigation(server: LanguageServer, documents: Documents, columns: Columns) -> None:
+    """Let a server answer all of this.
+
+    Places are those of the text as it is now: where that can't be checked there are none, but
+    completions. Nothing is renamed in a text with mistakes, as names in them would be left out.
+    """
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION)
     def complete(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
-        module = checked.get(params.text_document.uri)
-        return [] if module is None else completions(module, params.position)
+        uri = params.text_document.uri
+        before = documents.last.get(uri)
+        module = documents.current.get(uri, before)
+        at = columns.inside(uri, params.position)
+        return [] if module is None else completions(module, at, before)
 
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def define(params: lsp.DefinitionParams) -> lsp.Location | None:
         uri = params.text_document.uri
-        return definition(checked.get(uri), uri, params.position)
+        at = columns.inside(uri, params.position)
+        found = definition(documents.current.get(uri), uri, at)
+        return None if found is None else columns.location(found)
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
     def refer(params: lsp.ReferenceParams) -> list[lsp.Location]:
         uri = params.text_document.uri
-        return references(checked.get(uri), uri, params.position)
+        at = columns.inside(uri, params.position)
+        found = references(documents.current.get(uri), uri, at)
+        return [columns.location(location) for location in found]
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME)
     def rename(params: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
         uri = params.text_document.uri
-        return renamed(checked.get(uri), uri, params.position, params.new_name)
+        module = documents.current.get(uri) if uri in documents.whole else None
+        edit = renamed(module, uri, columns.inside(uri, params.position), params.new_name)
+        for change in (edit.changes or {}).get(uri, ()) if edit is not None else ():
+            change.range = columns.outside(uri, change.range)
+        return edit
 
     @server.feature(lsp.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
     def list_symbols(params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
-        module = checked.get(params.text_document.uri)
-        return [] if module is None else symbols(module)
+        uri = params.text_document.uri
+        module = documents.current.get(uri)
+        found = [] if module is None else symbols(module)
+        for symbol in found:
+            symbol.range = columns.outside(uri, symbol.range)
+            symbol.selection_range = columns.outside(uri, symbol.selection_range)
+        return found
 
     _: Any = (complete, define, refer, rename, list_symbols)

@@ -30,6 +30,8 @@ class Scopes:
 
     occurrences: list[Occurrence] = field(default_factory=list[Occurrence])
     parts: list[tuple[Span, Scope]] = field(default_factory=list[tuple[Span, Scope]])
+    top: Scope = field(default_factory=dict[str, "s.Node"])
+    """What is bound everywhere."""
 
     def at(self, position: Position) -> Occurrence | None:
         """The name at a position, its end included."""
@@ -45,7 +47,7 @@ class Scopes:
 
     def visible(self, position: Position) -> Scope:
         """The names that are bound at a position."""
-        found: Scope = {}
+        found = self.top
         for span, scope in self.parts:  # inner parts come later
             if (span.line, span.column) <= position <= (span.end_line, span.end_column):
                 found = scope
@@ -60,7 +62,7 @@ def binder_span(binder: s.Node) -> Span:
 def scopes_of(module: CheckedModule) -> Scopes:
     """The scopes of a module."""
     scopes = Scopes()
-    top: Scope = {}
+    top = scopes.top
     for declaration in module.syntax.declarations:
         if isinstance(declaration, s.Import):
             top.update(_imported(module, declaration))
@@ -106,7 +108,9 @@ def _walk(scopes: Scopes, node: s.Node, scope: Scope) -> None:
             scopes.parts.append((body.span, inner))
             _walk(scopes, body, inner)
         case s.Case(pattern, body):
-            _walk(scopes, body, _bound(scopes, scope, (pattern,)))
+            inner = _bound(scopes, scope, (pattern,))
+            scopes.parts.append((body.span, inner))
+            _walk(scopes, body, inner)
         case _:
             for child in s.children(node):
                 _walk(scopes, child, scope)
