@@ -13,6 +13,9 @@ from tawa.axon.sizes.dims import ZERO, Dim, ceil_quotient, total
 OPEN_ENDS = (2**31 - 1, 2**63 - 1)
 """Ends of slices that onnxruntime reads as "all that is left", even backwards; NumPy doesn't."""
 
+SHORT = 24
+"""Symbols and numbers of sizes that may be written twice in what a slice leaves of them."""
+
 
 @rule("Split")
 def split(context: Context) -> list[Value] | None:
@@ -150,11 +153,13 @@ def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) 
     last = _counted(context, stop, size_, low, high)
     if first is None or last is None:
         return context.fresh()
-    # A bound that only makes the distance negative is left out: the slice is empty anyway.
-    if backward:
-        distance = smallest([largest([first, ZERO]), high]) - largest([last, Dim.of(low)])
-    else:
-        distance = smallest([last, high]) - largest([first, ZERO])
+    first, last = largest([first, ZERO]), largest([last, Dim.of(low)])
+    if backward or (start.constant or -1) < 0 or size_.weight <= SHORT:
+        first = smallest([first, high])
+    # Else a start behind the end makes the distance negative: the slice is empty anyway. Of short
+    # sizes both bounds are put inside, so that the slices before and behind a place add up to all.
+    last = smallest([last, high])
+    distance = first - last if backward else last - first
     return largest([ceil_quotient(distance, abs(step)), ZERO])
 
 
