@@ -75,7 +75,8 @@ def _converted(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
     assert isinstance(source.type, FragType)
     words = layout.registers * byte_size(source.type.element_type) / WORD
     dims = tuple(d if e != 1 else None for d, e in enumerate(layout.shape))
-    if not g.inside_loop(value) or words > KEPT or register_map(source.type.layout, layout, dims):
+    at_hand = register_map(source.type.layout, layout, dims) is not None
+    if at_hand or words > KEPT or not g.inside_loop(value):
         return convert(g, source, layout)
     for made in reversed(g.made):
         if (value, layout) in made:
