@@ -192,3 +192,10 @@ def test_a_shape_of_too_many_sizes_is_refused():
     inputs = [value("theta", ["N", 2, 3]), value("sizes", [2**62], INT64)]
     with pytest.raises(UnsupportedModel, match="AffineGrid"):
         shapes_of(model_of([grid], inputs, opset=20))
+
+
+def test_a_quotient_of_a_quotient_is_bounded_by_it():
+    """As images are filled up to whole windows behind a strided convolution."""
+    places = Dim.of(Variable("dim", "n")) // 4
+    assert (places - (places * 6) // 7).least() == 0
+    assert (places + 1 - ((places + 1) * 6) // 7).least() == 1

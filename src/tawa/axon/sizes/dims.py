@@ -413,6 +413,8 @@ def _least_of_quotients(dim: Dim) -> int | None:
     They are quotients by numbers, or by sizes that they are multiplied by.
     """
     found = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))} if dim.terms[1:] else {}
+    inside = {f for floor in found.values() for f in floor.numerator.atoms()}
+    found = {m: floor for m, floor in found.items() if floor not in inside}  # those come later
     if not found:
         return None
     common = lcm(*(floor.denominator.constant or 1 for floor in found.values()))
