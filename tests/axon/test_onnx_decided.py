@@ -17,6 +17,8 @@ from tests.axon.test_onnx_sound import (
     value,
 )
 
+from tawa.axon.typing.errors import ShapeMismatch
+
 
 def test_below_version_4_of_the_format_weights_of_inner_graphs_are_inputs_too():
     body = helper.make_graph(
@@ -39,12 +41,14 @@ def test_types_that_are_no_tensors_are_unknown():
 
 
 def test_without_indices_anything_is_gathered_from():
-    """onnxruntime compares the batches only where there is something to gather."""
+    """onnxruntime asks of batches only that one is a multiple of the other."""
     gather = node("GatherND", ["x", "i"], ["y"], batch_dims=1)
     shapes = shapes_of(model_of([gather], [value("x", ["N", "M"]), value("i", [2, 0, 1], INT64)]))
     assert at(shapes, "x", N=3, M=4) == (3, 4)
     shapes = shapes_of(model_of([gather], [value("x", ["N", "M"]), value("i", [2, 1, 1], INT64)]))
-    assert at(shapes, "x", N=3, M=4) == (2, 4)
+    assert at(shapes, "x", N=1, M=4) == (1, 4)
+    with pytest.raises(ShapeMismatch):
+        shapes_of(model_of([gather], [value("x", [3, "M"]), value("i", [2, 1, 1], INT64)]))
 
 
 def test_stacked_results_consist_of_what_the_body_makes():
