@@ -67,6 +67,11 @@ PROBES = {
     "def f (x: f32[n*?m]) (y: f32[n*?k]) = x .+ y": "f32[n*m] -> f32[n*m] -> f32[n*m]",
     "def f (x: f32[?n*?n]) (y: f32[49]) (z: f32[n]) = (x .+ y, z)":
         "f32[49] -> f32[49] -> f32[7] -> (f32[49], f32[7])",
+    "def f x = let a = x @ x in let b = flatten a in b @ b": "t[a, a] -> t[a, a] where num t",
+    "def f x = let a = x @ x in let b = flatten x in (a, b @ b)":
+        "t[a, a] -> (t[a, a], t[a, a]) where num t",
+    "def f x = flatten (flatten x) @ flatten x":
+        "t[size(..s), ..s] -> t[size(..s), size(..s)] where num t",
     "def f{axis} x y = concat{axis = axis} x y":
         "{axis} t[..p, a, ..q] -> t[..p, b, ..q] -> t[..p, a + b, ..q] "
         "where axis splits [..p] [..q]",

@@ -178,8 +178,9 @@ class AxonSolver(SolverState):
             for lone, rest in ((one, other), (other, one)):
                 if len(lone) != 1 or not isinstance(lone[0], Variable):
                     continue
-                if lone[0] not in Shape(rest).variables():
-                    self.set_shape(lone[0], Shape(rest), origin)
+                found = self.shape(Shape(rest))  # of sizes that equal ends have just decided
+                if lone[0] not in found.variables():
+                    self.set_shape(lone[0], found, origin)
                     return True
             if not self._ranks_progress(Shape(one), Shape(other), whole, origin):
                 return self._overlap(one, other, whole, origin)
