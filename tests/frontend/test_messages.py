@@ -50,7 +50,8 @@ error[TileShapeMismatch]: the accumulator of `tl.dot` does not fit
  3 |     acc = tl.dot(x, x, tl.zeros((32, 64), tl.float32))
    |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   expected: fp32[64, 64]
-  found: fp32[32, 64]""",
+  found: fp32[32, 64]
+  help: begin with `tl.zeros` of that shape and type, or leave the accumulator out""",
     ),
     "limit of dot's partial sums": (
         "*f16",
