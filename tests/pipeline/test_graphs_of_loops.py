@@ -187,14 +187,19 @@ def test_stores_keep_their_order() -> None:
     assert names(loop.graph()) == {("a", "b", 0, False), ("b", "a", 1, False)}
 
 
-def test_slots_and_who_reads_them() -> None:
-    """The get of a slot that one product reads goes with it, and so does its return."""
-    ring = Create(2, [TensorType(f16, (64, 64))])
-    loop = Loop()
+def read_slot(loop: Loop, ring: Create) -> tuple[GetEnter, ViewRead]:
+    """A slot that the loop gets, and what it reads of it."""
     get = GetEnter(ring.ref)
     loop.add(get)
     view = ViewRead(get.views[0])
     loop.add(view)
+    return get, view
+
+
+def test_slots_and_who_reads_them() -> None:
+    """The get of a slot that one product reads goes with it, and so does its return."""
+    ring, loop = Create(2, [TensorType(f16, (64, 64))]), Loop()
+    get, view = read_slot(loop, ring)
     dot = loop.add(Dot(view.result, tile(64, 64, element=f16), tile(64, 64)))
     loop.add(Consumed(get.ref, get.token, "none"))
     loop.add(Map("addf", [dot, dot]))
@@ -207,12 +212,8 @@ def test_slots_and_who_reads_them() -> None:
 
 
 def test_slots_that_two_read_are_returned_apart() -> None:
-    ring = Create(2, [TensorType(f16, (64, 64))])
-    loop = Loop()
-    get = GetEnter(ring.ref)
-    loop.add(get)
-    view = ViewRead(get.views[0])
-    loop.add(view)
+    ring, loop = Create(2, [TensorType(f16, (64, 64))]), Loop()
+    get, view = read_slot(loop, ring)
     loop.add(Dot(view.result, tile(64, 64, element=f16), tile(64, 64)))
     loop.add(Map("addf", [view.result] * 2))
     loop.add(Consumed(get.ref, get.token, "none"))

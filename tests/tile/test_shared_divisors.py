@@ -32,6 +32,8 @@ def quotients(x, d, out, BY: tl.constexpr):
         y = v / 1e-40
     elif BY == "each":
         y = v / tl.load(d + at)
+    elif BY == "turned":
+        y = v / tl.trans(tl.load(d + columns[:, None] * 16 + rows[None, :]))
     else:
         y = 3.0 / tl.load(d + rows)[:, None] + v * 0
     tl.store(out + at, y)
@@ -76,7 +78,7 @@ def test_by_a_number_it_is_one_product() -> None:
     np.testing.assert_allclose(out, x / np.float32(3), 2e-7, TINY)
 
 
-@pytest.mark.parametrize("by", ["tiny", "each", "three"])
+@pytest.mark.parametrize("by", ["tiny", "each", "turned", "three"])
 def test_what_stays_a_division(by: str) -> None:
     found = quotients.compile("*f32", "*f32", "*f32", by)
     assert "divf" in functions(found)

@@ -10,6 +10,7 @@ same number, unless it is subnormal. By a constant it is one product.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar
 
 from xdsl.dialects import arith
@@ -58,7 +59,8 @@ def _rewrite(op: Map, made: dict[SSAValue, tuple[SSAValue, SSAValue]]) -> None:
     while isinstance(divisor.owner, Splat) or spreads(divisor.owner):
         path.append(divisor.owner)
         divisor = divisor.owner.operands[0]
-    if not path or constant_of(dividend) is not None:
+    shared = prod(shape_of(divisor.type)) < prod(shape_of(op.result.type))
+    if not shared or constant_of(dividend) is not None:
         return
     if divisor not in made:
         made[divisor] = _reciprocal(divisor)
