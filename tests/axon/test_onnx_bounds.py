@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import onnx
 import pytest
@@ -22,9 +20,11 @@ from tests.axon.test_onnx_sound import (
     shapes_of,
     value,
 )
+from tests.work import calls_made
 
 from tawa.axon.onnx import context
 from tawa.axon.onnx.graph import ModelInference
+from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.shapes import evaluate
 from tawa.axon.typing.errors import UnsupportedModel
@@ -63,11 +63,11 @@ def test_sizes_that_grow_without_bounds_are_unknown(
     model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(context, "MAX_WEIGHT", 64)
-    start = time.process_time()
-    shapes = shapes_of(model)
+    found: list[ModelShapes] = []
+    assert calls_made(lambda: found.append(shapes_of(model))) < 10_000_000
+    shapes = found[0]
     assert len(shapes.dims("y") or ()) == 1
     assert len(shapes.text("y")) < 6000
-    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,10 @@ def test_sizes_that_grow_without_bounds_are_unknown(
 )
 def test_many_parts_of_a_size_take_their_number(nodes: list[onnx.NodeProto]):
     known = (constant("one", [1]), constant("far", [10**6]))
-    start = time.thread_time()
-    shapes = shapes_of(model_of(nodes, [value("x", ["N"])], known))
-    assert time.thread_time() - start < 2
+    model = model_of(nodes, [value("x", ["N"])], known)
+    found: list[ModelShapes] = []
+    assert calls_made(lambda: found.append(shapes_of(model))) < 20_000_000
+    shapes = found[0]
     for size in (0, 1, 99, 107, 4003):
         each = -(-size // 2000)
         parts = {f"y{i}": min(each, max(size - each * i, 0)) for i in (0, 1, 2, 1000, 1998, 1999)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -350,7 +349,6 @@ def test_garbage_is_refused_soon():
 def test_mangled_files_are_refused_or_read(tmp_path: Path):
     random = np.random.default_rng(3)
     text = onnx_drafts.random_model(11, 4).model(18).SerializeToString()
-    start = time.monotonic()
     for index in range(60):
         data = bytearray(text)
         for place in random.integers(0, len(data), random.integers(1, 12)):
@@ -361,7 +359,6 @@ def test_mangled_files_are_refused_or_read(tmp_path: Path):
             axon.from_onnx(path).shapes()
         except TawaError:
             continue
-    assert time.monotonic() - start < 60
 
 
 JOINS = {

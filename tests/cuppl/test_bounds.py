@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import pickle
-import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.work import calls_made
 
 from tawa import cuppl
 from tawa.cuppl.typing import errors, failures
@@ -148,7 +149,6 @@ def test_enumeration_leaves_out_what_has_probability_0(source: str, tolerance: f
 
 
 def test_enumeration_ends_after_as_many_paths_as_it_may_follow() -> None:
-    started = time.monotonic()
     for body in ("if flip 0.5 then f (n + 1) else n",
                  "if flip 0.5 then f (n + 1) else (condition (n > 100000); n)"):  # fmt: skip
         model = cuppl.model(f"def f n = {body}\ndef main () = f 0")
@@ -156,7 +156,6 @@ def test_enumeration_ends_after_as_many_paths_as_it_may_follow() -> None:
             model.enumerate(max_paths=50)
         with pytest.raises(failures.UnboundedRecursion):
             model.enumerate(limits=cuppl.Limits(max_steps=1 << 20))
-    assert time.monotonic() - started < 60.0
 
 
 def test_main_of_anything() -> None:
@@ -213,15 +212,16 @@ def chain(count: int, last: str = "") -> str:
     return "\n".join([*lines, last or f"  x{count - 1}"])
 
 
-def test_programs_of_many_draws_take_time_in_proportion() -> None:
-    seconds: list[float] = []
-    for count in (1500, 6000):
-        source = chain(count)
-        started = time.process_time()
-        found = cuppl.model(source).importance(200)
-        seconds.append(time.process_time() - started)
-        assert abs(found.std(0) / math.sqrt(count) - 1.0) < 0.2
-    assert seconds[1] < 9.0 * max(seconds[0], 0.5)
+def test_programs_of_many_draws_take_time_in_proportion(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    assert abs(cuppl.model(chain(6000)).importance(200).std(0) / math.sqrt(6000) - 1.0) < 0.2
+    sources = {count: chain(count) for count in (100, 400)}
+    work = [
+        calls_made(lambda text=text: cuppl.model(text).importance(200)) for text in sources.values()
+    ]
+    assert work[1] < 6 * work[0]
 
 
 def test_results_of_many_parts() -> None:
@@ -277,6 +277,5 @@ def test_the_mean_of_exponentials_that_are_all_zero() -> None:
 def test_long_programs_load_and_run_in_time_that_grows_with_their_length() -> None:
     lets = "".join(f"  let x{i} = sample (normal 0 1) in\n" for i in range(4000))
     model = cuppl.model(f"def main () =\n{lets}  x0 + x3999")
-    start = time.process_time()
+    assert calls_made(lambda: model.importance(10)) < 40_000_000
     assert np.isfinite(model.importance(10).mean(0))
-    assert time.process_time() - start < 10.0
