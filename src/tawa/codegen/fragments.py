@@ -93,6 +93,13 @@ def natural(g: GroupLowering, value: SSAValue) -> SSAValue:
     return fragment(g, value, layout)
 
 
+def made_for(g: GroupLowering, value: SSAValue, wanted: Layout | None) -> SSAValue:
+    """The value as a fragment: a lazy one as it is wanted, if there is such a layout."""
+    if wanted is not None and g.layouts.lazy(value):
+        return fragment(g, value, wanted)
+    return natural(g, value)
+
+
 def reducible(g: GroupLowering, value: SSAValue, axis: int) -> SSAValue:
     """The value as a fragment to be reduced along an axis, in its own layout if it has one.
 

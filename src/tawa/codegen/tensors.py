@@ -20,6 +20,7 @@ from tawa.codegen.fragments import (
     convert,
     exchange,
     fragment,
+    made_for,
     mapped,
     natural,
     reducible,
@@ -111,10 +112,10 @@ def lower_trans(g: GroupLowering, op: Trans) -> None:
 
 def lower_reshape(g: GroupLowering, op: Reshape) -> None:
     """The same registers where the layout's digits allow it, else through shared memory."""
-    source = natural(g, op.value)
-    assert isinstance(source.type, FragType)
     shape, wanted = shape_of(op.result.type), g.layouts.of.get(op.result)
     wanted = wanted or g.layouts.default(op.result)
+    source = made_for(g, op.value, wanted.reshaped(shape_of(op.value.type)))
+    assert isinstance(source.type, FragType)
     same = source.type.layout.reshaped(shape)
     if same is not None:
         g.fragments[op.result] = convert(g, g.add(Relabel(source, same)), wanted)
@@ -128,10 +129,12 @@ def lower_reshape(g: GroupLowering, op: Reshape) -> None:
 
 def lower_repeat(g: GroupLowering, op: Repeat) -> None:
     """The same registers, each several times, where the threads of the result hold them."""
-    source, axis, times = natural(g, op.value), op.axis.value.data, op.times.value.data
+    axis, times = op.axis.value.data, op.times.value.data
+    wanted = g.layouts.of.get(op.result)
+    source = made_for(g, op.value, wanted.grouped(axis, times) if wanted else None)
     assert isinstance(source.type, FragType)
     layout = source.type.layout.repeated(axis, times)
-    wanted = g.layouts.of.get(op.result) or layout
+    wanted = wanted or layout
     if (needed := wanted.grouped(axis, times)) is not None:
         found = register_map(source.type.layout, needed, tuple(range(len(layout.shape))))
         if found is not None:
