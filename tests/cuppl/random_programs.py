@@ -1,157 +1,55 @@
-"""Random programs of finite choices, and what must hold for each of them.
+"""What must hold for each random program.
 
-Eight particles at once give the bits of one after the other, with and without resampling;
-importance sampling, SMC and enumeration agree. Run it for more programs than a test has time for:
-`python tests/cuppl/random_programs.py FIRST COUNT`.
+Eight particles at once give the bits of one after the other, with and without resampling, on one
+thread and on two; importance sampling, SMC and enumeration agree, on the results and on the
+evidence. A program that draws from densities is compared with its twin of finite choices.
+`scripts/cuppl_programs.py` tries more than a test has time for.
 """
 
 from __future__ import annotations
 
-import random
-import sys
-import warnings
+import math
+from pathlib import Path
 
 import numpy as np
+from host_device import HostDevice
 
 from tawa import cuppl
 from tawa.cuppl.cpu import executable as ex
+from tawa.cuppl.cpu.memory import encode_inputs
+from tawa.cuppl.gpu.smc import run_on_gpu
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.inference.smc import SmcRun, run_smc
 from tawa.cuppl.lowering.pipeline import lower
-from tawa.cuppl.typing.failures import FAILURES
+from tawa.cuppl.typing.failures import FAILURES, UnboundedRecursion
 from tawa.functional.errors import FunctionalError
 
 SIGMAS = 6.0
-PARTICLES = 4000
+PARTICLES = (4000, 100_000)
+"""If so many seem to be wrong, more decide."""
+MOST_PATHS = 200_000
 Outcome = dict[object, float] | str
+RUNTIME = {kind.__name__ for kind, _ in FAILURES.values()}
+NO_WEIGHTS = "no weights"
+TOO_MANY = UnboundedRecursion.__name__
 
 
-class Writer:
-    """Writes an expression of a type, given the names of each type that are in scope."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.count = 0
-        self.choices = 0
-
-    def pick(self, *texts: str) -> str:
-        """One of some texts."""
-        return self.random.choice(texts)
-
-    def fresh(self) -> str:
-        """A new name."""
-        self.count += 1
-        return f"v{self.count}"
-
-    def known(self, scope: dict[str, str], type_: str) -> str | None:
-        """A name of a type."""
-        names = [name for name, kind in scope.items() if kind == type_]
-        return self.random.choice(names) if names else None
-
-    def write(self, type_: str, scope: dict[str, str], depth: int) -> str:
-        """An expression."""
-        name = self.known(scope, type_)
-        if depth <= 0 or (name is not None and self.random.random() < 0.2):
-            return name or self.constant(type_)
-        kind = self.random.random()
-        if kind < 0.2:
-            return self.bound(type_, scope, depth)
-        if kind < 0.35:
-            test, yes, no = (self.write(t, scope, depth - 1) for t in ("bool", type_, type_))
-            return f"(if {test} then {yes} else {no})"
-        return {"int": self.integer, "bool": self.truth, "float": self.real}[type_](scope, depth)
-
-    def constant(self, type_: str) -> str:
-        """A literal."""
-        if type_ == "int":
-            return str(self.random.randint(0, 4))
-        return self.pick("true", "false") if type_ == "bool" else f"{self.random.random():.3f}"
-
-    def bound(self, type_: str, scope: dict[str, str], depth: int) -> str:
-        """`let`, a function, or an effect before an expression."""
-        name, other = self.fresh(), self.pick("int", "bool", "float")
-        kind = self.random.random()
-        if kind < 0.25:
-            weight = self.pick(
-                f"condition ({self.write('bool', scope, depth - 1)} || flip 0.5)",
-                f"factor (0.0 - {self.write('float', scope, depth - 1)})",
-                f"observe (bernoulli 0.3) {self.write('bool', scope, depth - 1)}",
-            )
-            return f"(let () = {weight} in {self.write(type_, scope, depth - 1)})"
-        value = self.write(other, scope, depth - 1)
-        if kind < 0.75:
-            return f"(let {name} = {value} in {self.write(type_, {**scope, name: other}, depth)})"
-        given = self.fresh()
-        body = self.write(type_, {**scope, given: other}, depth - 1)
-        return f"(let {name} {given} = {body} in {name} {value})"
-
-    def integer(self, scope: dict[str, str], depth: int) -> str:
-        """Arithmetic, draws, vectors, recursion."""
-        a, b = (self.write("int", scope, depth - 1) for _ in range(2))
-        x = self.write("float", scope, depth - 1)
-        index, total = self.fresh(), self.fresh()
-        inner = self.write("int", {**scope, index: "int", total: "int"}, depth - 2)
-        plain = [
-            f"({a} + {b})", f"({a} - {b})", f"({a} * {b})", f"({a} % ({b} * {b} + 1))",
-            f"({a} // ({b} * {b} + 1))", f"(min {a} {b})", f"(abs {a})", f"(floor (3.0 * {x}))",
-            f"([{a}, {b}, 1].[abs {a} % 3])", f"(sum (map (fn {index} -> {index} + 1) [{a}, {b}]))",
-            f"(range_fold (fn {total} {index} -> ({inner}) % 7) {a} (abs {b} % 3))",
-            f"(list_fold (fn {total} {index} -> {total} - {index}) {a} (Cons ({b}, Nil)))",
-            f"(down {a} ({b}))",
-        ]  # fmt: skip
-        if self.choices < 5 and self.random.random() < 0.5:
-            self.choices += 1
-            return self.pick(
-                "(sample (uniform_int 0 2))", f"(sample (categorical [0.2, abs {x}, 0.5, 0.0]))",
-                f"(sample (binomial 2 (sigmoid {x})))",
-            )  # fmt: skip
-        return self.random.choice(plain)
-
-    def truth(self, scope: dict[str, str], depth: int) -> str:
-        """Comparisons, logic, coins."""
-        a, b = (self.write("int", scope, depth - 1) for _ in range(2))
-        p, q = (self.write("bool", scope, depth - 1) for _ in range(2))
-        x, y = (self.write("float", scope, depth - 1) for _ in range(2))
-        if self.choices < 6 and self.random.random() < 0.5:
-            self.choices += 1
-            return f"(flip (sigmoid {x}))"
-        return self.pick(
-            f"({a} < {b})", f"({a} == {b})", f"({p} && {q})", f"({p} || {q})", f"(not {p})",
-            f"({x} < {y})", f"({p} == {q})", f"(({a}, {p}) == ({b}, {q}))",
-        )  # fmt: skip
-
-    def real(self, scope: dict[str, str], depth: int) -> str:
-        """Bounded floats."""
-        a = self.write("int", scope, depth - 1)
-        x, y = (self.write("float", scope, depth - 1) for _ in range(2))
-        return self.pick(
-            f"(sigmoid ({x} - {y}))", f"(0.5 * ({x} + {y}))", f"(tanh (float {a}))", f"(sin {x})",
-            f"(max {x} {y} * 0.9)", f"(exp (0.0 - abs {x}))",
-        )  # fmt: skip
-
-
-def program(seed: int) -> str:
-    """A program."""
-    writer = Writer(seed)
-    parts = [writer.write(kind, {}, 4) for kind in ("int", "bool")]
-    down = "def down n z = if n < 1 then z else if n > 4 then down 4 z else down (n - 1) (z + 1)"
-    return f"{down}\ndef main () =\n  let r = {parts[0]} in\n  let s = {parts[1]} in\n  (r, s)"
-
-
-def alone(model: cuppl.Model, lanes: bool) -> SmcRun:
+def alone(model: cuppl.Model, lanes: bool, threads: int = 1) -> SmcRun:
     """A run of likelihood weighting, eight particles at once or not."""
     executable = ex.Executable.build(lower(model.elaborated, False), lanes=lanes)
-    workers, _block = model.workers(None, 1)
-    return run_importance(executable, workers, 200, 7, Limits())
+    workers, _block = model.workers(None, threads)
+    if executable.lowered.machine is not None:  # it has prompts
+        return run_smc(executable, workers, 203, 7, 0.0, Limits())
+    return run_importance(executable, workers, 203, 7, Limits())
 
 
-def filtered(model: cuppl.Model, lanes: bool) -> SmcRun | str:
+def filtered(model: cuppl.Model, lanes: bool, threads: int = 1) -> SmcRun | str:
     """A run of SMC that resamples often, eight particles at once or not; or why it failed."""
     executable = ex.Executable.build(lower(model.elaborated, True), lanes=lanes)
     if executable.lowered.machine is None:
-        return "no weights"
-    workers, _block = model.workers(None, 1)
+        return NO_WEIGHTS
+    workers, _block = model.workers(None, threads)
     try:
         return run_smc(executable, workers, 203, 7, 0.9, Limits())
     except FunctionalError as error:
@@ -167,56 +65,72 @@ def same(one: SmcRun | str, other: SmcRun | str) -> bool:
     )
 
 
-def outcome(source: str, method: str) -> tuple[Outcome, float]:
-    """The probability of each result (or the error's name), and the effective sample size."""
+def outcome(
+    source: str, method: str, particles: int = PARTICLES[0]
+) -> tuple[Outcome, float, float]:
+    """The probability of each result (or the error's name), the evidence, the effective sample size."""
     try:
         model = cuppl.model(source)
         if method == "enumerate":
-            return dict(model.enumerate(max_paths=200_000).probabilities()), np.inf
-        found = getattr(model, method)(PARTICLES, seed=11)
-        return dict(found.probabilities()), found.ess
+            found, size = model.enumerate(max_paths=MOST_PATHS), math.inf
+        else:
+            found = getattr(model, method)(particles, seed=particles)
+            size = 1.0 / (found.runs[0].relative_variance() + 1.0 / particles)
+        return dict(found.probabilities()), found.log_evidence, size
     except FunctionalError as error:
-        return type(error).__name__, 0.0
+        return type(error).__name__, -math.inf, 0.0
 
 
-RUNTIME = {kind.__name__ for kind, _ in FAILURES.values()}
-
-
-def problems(source: str) -> list[str]:
-    """What is wrong with the answers for a program."""
-    exact, _ = outcome(source, "enumerate")
+def apart(exact: tuple[Outcome, float, float], found: tuple[Outcome, float, float]) -> list[str]:
+    """How an answer differs from the exact one, beyond what chance explains."""
+    right, answer, size = exact[0], found[0], found[2]
+    if isinstance(right, str) or isinstance(answer, str):
+        # Enumeration meets every failure, sampling only those that are probable.
+        met = right in RUNTIME and (right == answer or not isinstance(answer, str))
+        return [] if met else [f"{answer} where enumeration has {right}"]
     out: list[str] = []
-    for method in ("importance", "smc"):
-        found, size = outcome(source, method)
-        if isinstance(exact, str) or isinstance(found, str):
-            # Enumeration meets every failure, sampling only those that are probable.
-            known = exact in RUNTIME and (exact == found or not isinstance(found, str))
-            out += [] if known else [f"{method}: {found} where enumeration has {exact}"]
-            continue
-        for value in {*exact, *found}:
-            p, q = exact.get(value, 0.0), found.get(value, 0.0)
-            if abs(p - q) > SIGMAS * np.sqrt((p * (1.0 - p) + 1.0 / size) / size):
-                out.append(f"{method}: {value} has {q}, not {p}")
-    if isinstance(exact, str):
-        return out
-    model = cuppl.model(source)
-    for run in (alone, filtered):
-        if not same(run(model, True), run(model, False)):
-            out.append(f"{run.__name__}: together, particles have other bits than one by one")
+    for value in {*right, *answer}:
+        p, q = right.get(value, 0.0), answer.get(value, 0.0)
+        if abs(p - q) > SIGMAS * math.sqrt((p * (1.0 - p) + 1.0 / size) / size):
+            out.append(f"{value} has {q}, not {p}")
+    if abs(math.expm1(found[1] - exact[1])) > SIGMAS / math.sqrt(size):
+        out.append(f"log evidence {found[1]}, not {exact[1]}")
     return out
 
 
-def main(first: int, count: int) -> None:
-    """Try programs; print those that are wrong."""
-    warnings.simplefilter("ignore")
-    wrong = 0
-    for seed in range(first, first + count):
-        source = program(seed)
-        for problem in problems(source):
-            wrong += 1
-            print(f"seed {seed}: {problem}\n{source}\n", flush=True)
-    print(f"{count} programs, {wrong} problems")
+def problems(source: str, finite: str | None = None) -> list[str]:
+    """What is wrong with the answers for a program, of which a twin may be finite."""
+    exact = outcome(finite or source, "enumerate")
+    if exact[0] == TOO_MANY:
+        return []
+    out: list[str] = []
+    for method in ("importance", "smc"):
+        wrong = apart(exact, outcome(source, method))
+        if wrong:
+            wrong = apart(exact, outcome(source, method, PARTICLES[1]))
+        out += [f"{method}: {one}" for one in wrong]
+    if isinstance(exact[0], str):
+        return out
+    model = cuppl.model(source)
+    for run in (alone, filtered):
+        together = run(model, True)
+        if not same(together, run(model, False)):
+            out.append(f"{run.__name__}: together, particles have other bits than one by one")
+        if not same(together, run(model, True, 2)):
+            out.append(f"{run.__name__}: two threads give other bits than one")
+    return out
 
 
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:3]))
+def on_host(source: str, folder: Path) -> list[str]:
+    """How the GPU's text, compiled for the host, differs from the CPU's code."""
+    model = cuppl.model(source)
+    lowered = model.gpu_code(True)
+    device = HostDevice(lowered, folder)
+    image = encode_inputs(model.elaborated, {})
+    exact = filtered(model, True)
+    exact = alone(model, True) if exact == NO_WEIGHTS else exact
+    try:
+        found = run_on_gpu(device, lowered, image, 203, 7, 0.9, Limits()).run
+    except FunctionalError as error:
+        found = str(error)
+    return [] if same(exact, found) else ["the GPU's text gives other bits"]

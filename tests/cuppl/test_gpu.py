@@ -121,6 +121,17 @@ def test_lanes_that_wait_for_each_other_agree(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_call_that_is_made_again_is_weighed_once(tmp_path: Path) -> None:
+    model = cuppl.model(
+        "def weigh n = observe (bernoulli 0.5) true; let v = tabulate 3 (fn i -> n + i) in v.[1]\n"
+        "def down n = if n < 1 then 0 else 1 + weigh (down (n - 1))\ndef main () = down 3"
+    )
+    device = HostDevice(model.gpu_code(False), tmp_path)
+    device.suspend = False
+    compare(model, {}, device, 40)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
 def test_a_few_deep_particles_do_not_make_all_rows_longer(tmp_path: Path) -> None:
     source, data = PROGRAMS["few are deep at rest"]
     model = cuppl.model(source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
 
 import pytest
@@ -87,3 +88,21 @@ def test_only_what_may_wait_has_a_frame_to_come_back_to() -> None:
     vectors = "".join(f"let b{k} = [w, {k}.0] in " for k in range(60))
     assert frames(coins) < 8
     assert frames("let w = sample (normal 0 1) in " + vectors) < 16
+
+
+TAKEN = "let p = prompt () in let x = reset p (fn () -> shift p (fn k -> k 3)) in"
+WAITS = {
+    "goes on": f"""def main () =
+  let r = (let () = observe (bernoulli 0.25) true in slice 1 2 (tabulate 4 (fn _ -> 3))) in
+  {TAKEN} Cons (x, Nil)""",
+    "begins a call again": f"""def weigh n = observe (bernoulli 0.5) true; let v = tabulate 3 (fn i -> n + i) in v.[1]
+def main () = {TAKEN} let a = weigh x in let b = weigh a in (a, b)""",
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_a_particle_that_waits_for_memory_is_weighed_once(case: str) -> None:
+    """Without resampling, weights lie between the points where a particle may wait."""
+    weights = cuppl.model(WAITS[case]).importance(6000, threads=1)
+    assert len(set(weights.weights)) == 1
+    assert weights.log_evidence == pytest.approx(math.log(0.25), abs=1e-12)

@@ -1,29 +1,51 @@
-"""Some of the random programs that `random_programs.py` can write without end."""
+"""Some of the random programs that `scripts/cuppl_programs.py` tries without end."""
 
 from __future__ import annotations
 
+import mixed_writer
 import pytest
-from random_programs import problems, program
+import random_programs
+import random_writer
+from random_programs import NO_WEIGHTS, alone, filtered, problems, same
+
+from tawa import cuppl
 
 pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_methods_agree(seed: int) -> None:
-    assert problems(program(seed)) == [], program(seed)
+    source = random_writer.program(seed)
+    assert problems(source) == [], source
+
+
+@pytest.mark.parametrize("seed", range(18))
+def test_densities_agree_with_finite_twins(seed: int) -> None:
+    source, finite = mixed_writer.pair(seed)
+    assert problems(source, finite) == [], source
 
 
 def test_a_wrong_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    import random_programs
-
     source = "def main () = (flip 0.5, 1)"
     assert problems(source) == []
     right = random_programs.outcome
 
-    def wrong(source: str, method: str) -> tuple[random_programs.Outcome, float]:
+    def wrong(source: str, method: str, *more: int) -> tuple[random_programs.Outcome, float, float]:
         if method == "smc":
-            return {(True, 1): 0.9, (False, 1): 0.1}, 4000.0
-        return right(source, method)
+            return {(True, 1): 0.9, (False, 1): 0.1}, 0.1, 4000.0
+        return right(source, method, *more)
 
     monkeypatch.setattr(random_programs, "outcome", wrong)
-    assert len(problems(source)) == 2
+    assert len(problems(source)) == 3
+
+
+def test_a_twin_says_what_is_right() -> None:
+    assert problems("def main () = sample (uniform 0 1) < 0.3", "def main () = flip 0.3") == []
+    assert problems("def main () = sample (uniform 0 1) < 0.3", "def main () = flip 0.4") != []
+
+
+def test_other_bits_are_a_problem() -> None:
+    model = cuppl.model("def main () = let () = observe (bernoulli 0.3) (flip 0.4) in flip 0.5")
+    assert same(filtered(model, True), filtered(model, False))
+    assert not same(filtered(model, True), alone(model, True))
+    assert filtered(cuppl.model("def main () = flip 0.5"), True) == NO_WEIGHTS

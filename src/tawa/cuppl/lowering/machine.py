@@ -75,7 +75,7 @@ from tawa.cuppl.lowering.frames import (
     Machine,
     point_word,
 )  # fmt: skip
-from tawa.cuppl.lowering.suspension import waiting_functions
+from tawa.cuppl.lowering.suspension import waiting_functions, weighing_functions
 from tawa.cuppl.lowering.tail import LOOP_HEAD, is_tail_call
 from tawa.cuppl.numeric.philox import GROUP
 from tawa.cuppl.typing.failures import NO_RESET, STACK_FULL
@@ -126,6 +126,7 @@ class _Builder:
     prefix: str = ""
     fixed: set[Reg] = field(default_factory=set[Reg])
     waiting: set[str] = field(default_factory=set[str])
+    weighing: set[str] = field(default_factory=set[str])
     stopping: set[str] = field(default_factory=set[str])
     """Functions in which a particle may wait, or be suspended."""
     header: int = 2
@@ -137,6 +138,7 @@ class _Builder:
     def run(self) -> Machine:
         names = [n for n in self.program.functions if n in self.suspending]
         self.waiting = waiting_functions(self.program)
+        self.weighing = weighing_functions(self.program)
         self.stopping = self.waiting | self.suspending
         self.header = 4 if touches(self.program, ("memo", "memo_count")) else 2
         self.prefixes = {name: f"f{k}_" for k, name in enumerate(names)}
@@ -475,10 +477,10 @@ class _Builder:
             return
         _, _, point = self.retry(before).partition(" ")
         self.put(*again)
-        draw, memo, count = self.fresh(), self.fresh(Type.REF), self.fresh()
+        draw = self.fresh()
         self.put(Get(draw, "draw"))
-        if self.header == 4:
-            self.put(Get(memo, "memo"), Get(count, "memo_count"))
+        kept = [(self.fresh(type_), name) for name, type_ in self.fields(call.function)]
+        self.put(*(Get(reg, name) for reg, name in kept))
         failed = self.label("failed")
         self.put(Call(call.dsts, call.function, call.args, failed))
         good = self.label("called")
@@ -487,12 +489,16 @@ class _Builder:
         status = self.fresh()
         self.put(Get(status, "status"))
         self.put(Call((), "restore_draw", (draw,)))
-        if self.header == 4:
-            self.put(Set("memo", memo), Set("memo_count", count))
+        self.put(*(Set(name, reg) for reg, name in kept))
         self.push(before, int(point))
         self.leave(0)
         self.here.terminator = Return((status,))
         self.open(good)
+
+    def fields(self, callee: str) -> list[tuple[str, Type]]:
+        """What a call that is made again has to find as it was, but for the draws."""
+        memo = [("memo", Type.REF), ("memo_count", I64)] if self.header == 4 else []
+        return [*memo, *([("weight", Type.F64)] if callee in self.weighing else [])]
 
     # Delimited control.
 

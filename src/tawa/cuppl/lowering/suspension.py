@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tawa.cuppl.core.ir import Alloc, Call, Factor, Fail, Program, Reset, Resume, Shift
+from tawa.cuppl.core.ir import Alloc, Call, Factor, Fail, Program, Reset, Resume, Set, Shift
 from tawa.cuppl.typing.failures import STACK_FULL
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "recursive_functions",
     "suspending_functions",
     "waiting_functions",
+    "weighing_functions",
 ]
 
 
@@ -43,6 +44,17 @@ def waiting_functions(program: Program) -> set[str]:
         for block in function.blocks.values()
         if any(isinstance(item, Alloc) for item in block.instructions)
         or (isinstance(block.terminator, Fail) and block.terminator.code <= STACK_FULL)
+    }
+    return _callers_too(program, found)
+
+
+def weighing_functions(program: Program) -> set[str]:
+    """Functions that may change the weight: one that is run again has to find the old one."""
+    found = {
+        function.name
+        for function in program.functions.values()
+        for block in function.blocks.values()
+        if any(isinstance(item, Set) and item.field == "weight" for item in block.instructions)
     }
     return _callers_too(program, found)
 

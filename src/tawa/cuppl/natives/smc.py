@@ -208,6 +208,7 @@ def settle(
         state[0] = (state[0] & ANCESTOR_MASK) | c[HEADER]
         return 0
     if outcome <= STACK_FULL:
+        logw[p] = ctx.weight  # it goes on from where it waits
         return 1 << outcome
     own[OWN_SITE] = ctx.site
     own[OWN_PARTICLE] = p
