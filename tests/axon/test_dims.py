@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,6 +48,13 @@ def compute(tree: object, known: dict[Variable, int]) -> int:
     operator, left, right = tree
     a, b = compute(left, known), compute(right, known)
     return {"+": a + b, "-": a - b, "*": a * b, "max": max(a, b), "//": a // (b or 1)}[operator]
+
+
+def test_equal_sizes_are_one_object():
+    a, b = (Dim.of(v) for v in VARIABLES[:2])
+    assert (a + 2 * 3) * b is b * 6 + b * a
+    assert largest([a - b, (a + b) // 4]) is largest([(b + a) // 4, a - b])
+    assert pickle.loads(pickle.dumps(Dim.of(7))) is Dim.of(7)
 
 
 @given(terms(), values)

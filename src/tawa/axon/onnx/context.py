@@ -11,7 +11,8 @@ from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
-from tawa.axon.sizes.dims import ONE, Atom, Dim, times
+from tawa.axon.sizes.dims import ONE, Dim, times
+from tawa.axon.sizes.monomials import Atom
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.sizes.state import MOST_AXES
 from tawa.base.decorated import Registering
@@ -20,6 +21,9 @@ from tawa.functional.terms import Origin, Term, Variable
 
 MAX_WEIGHT = 256
 """Symbols and numbers that a size is written with: longer ones are not kept, as they may grow."""
+
+MAX_CHOICES = 64
+"""Sizes of which one is the size of what is broadcast: more are not kept."""
 
 
 class IllFormed(Exception):
@@ -165,7 +169,9 @@ class Context:
 
     def bounded(self, dim: Dim) -> Dim:
         """A size, or one that nothing is known of in the place of what is too long to say."""
-        return dim if dim.weight <= MAX_WEIGHT else self.fresh()
+        chosen = dim.sole_factor if dim.chooses else None
+        choices = len(chosen.parts()) if isinstance(chosen, Atom) else 1
+        return dim if dim.weight <= MAX_WEIGHT and choices <= MAX_CHOICES else self.fresh()
 
     def fresh_dims(self, rank: int) -> list[Dim]:
         """Sizes that nothing is known of. Raises IllFormed for more than a tensor can have."""

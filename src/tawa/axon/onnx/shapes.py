@@ -8,7 +8,8 @@ from functools import cached_property
 from tawa.axon.onnx.context import Room
 from tawa.axon.onnx.values import UNKNOWN, Dims, Value
 from tawa.axon.sizes.conditional import determining, unless
-from tawa.axon.sizes.dims import Atom, Dim
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.monomials import Atom
 from tawa.axon.sizes.requirements import Requirement, requirements
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
@@ -88,15 +89,18 @@ class View:
             variable = walk.solver.dim(dim).sole_variable
             if variable is not None:
                 self.names.setdefault(variable, into.symbols[symbol])
+        self.names = {v: dim for v, dim in self.names.items() if dim.sole_variable is not v}
         self.rooms: dict[Atom, dict[Dim, None]] = {}
-        for room in walk.rooms:
+        for room in dict.fromkeys(walk.rooms):
             room = Room(self._renamed(room.size), room.stride)
             for atom in room.quotients():
                 self.rooms.setdefault(atom, {})[room.size + 1] = None
         self._shown: dict[Dim, Dim] = {}
 
     def _renamed(self, dim: Dim) -> Dim:
-        return self.walk.solver.dim(dim).substitute(self.names.get)
+        found = self.walk.solver.dim(dim)
+        is_own = self.names.keys().isdisjoint(found.free)
+        return found if is_own else found.substitute(self.names.get)
 
     def dims(self, name: str) -> Dims | None:
         """The sizes of a value."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from tawa.axon.sizes.dims import ONE, Atom, Dim, Replace
+from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.monomials import Atom, Replace
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Largest(Atom):
 def largest(options: Iterable[Dim]) -> Dim:
     """The largest of several dimensions; those that provably aren't are left out."""
     whole = _undominated(options)
-    kept = _undominated(part for option in whole for part in _flattened(option))
+    parts = [part for option in whole for part in _flattened(option)]
+    kept = whole if len(parts) == len(whole) else _undominated(parts)
     if len(kept) == 1:
         return kept[0]
     return incomparable(kept)
@@ -76,13 +78,14 @@ def _undominated(options: Iterable[Dim]) -> list[Dim]:
     for option in options:
         is_plain = option.sole_variable is not None
         rivals = composed if is_plain else kept
-        if option in kept or any(_not_below(other, option) for other in rivals):
+        if option in kept or (rivals and any(_not_below(other, option) for other in rivals)):
             continue
-        for other in [other for other in rivals if _not_below(option, other)]:
+        for other in [other for other in rivals if _not_below(option, other)] if rivals else ():
             kept.pop(other)
             composed.pop(other, None)
         kept[option] = None
-        composed.update({} if is_plain else {option: None})
+        if not is_plain:
+            composed[option] = None
     return list(kept)
 
 
@@ -132,17 +135,19 @@ class Joined(Atom):
 def joined(options: Iterable[Dim]) -> Dim:
     """What compatible dimensions broadcast to."""
     kept: dict[Dim, None] = {}
+    added: dict[Dim, None] = {}
     for option in options:
-        lone = option.factors() if len(option.terms) == 1 and option.terms[0][1] == 1 else {}
-        inner = next(iter(lone), None)
-        parts = inner.options if len(lone) == 1 and isinstance(inner, Joined) else (option,)
+        inner = option.sole_factor
+        parts = inner.options if isinstance(inner, Joined) else (option,)
         kept.update(dict.fromkeys(part for part in parts if part != ONE))
+        if inner is None or not isinstance(inner, Joined):
+            added[option] = None  # of the others it is known that they can be 1
     if len(kept) <= 1:
         return next(iter(kept), ONE)
     for option in kept:
-        if is_not_one(option):
+        if option in added and is_not_one(option):
             return option
-    lesser = [option for option in kept if largest_options(-option)]
+    lesser = [option for option in kept if option.sole_factor is None and smallest_options(option)]
     cut = {option for option in lesser for other in kept if is_cut(option, other) is not None}
     kept = {option: None for option in kept if option not in cut}
     if len(kept) == 1:
@@ -157,7 +162,7 @@ def is_cut(dim: Dim, other: Dim) -> list[Dim] | None:
 
     Then the two are compatible only if they are equal: one is 1 where the other is.
     """
-    options = [-option for option in largest_options(-dim)]
+    options = smallest_options(dim)
     bounds = [option for option in options if option != other]
     cuts = len(bounds) + 1 == len(options) and all((b.least() or 0) >= 2 for b in bounds)
     return bounds if bounds and cuts else None
@@ -165,10 +170,15 @@ def is_cut(dim: Dim, other: Dim) -> list[Dim] | None:
 
 def largest_options(dim: Dim) -> tuple[Dim, ...]:
     """The options of a maximum; none for anything else."""
-    if len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
-        return ()
-    factor, power = dim.terms[0][0][0]
-    return factor.options if isinstance(factor, Largest) and power == 1 else ()
+    factor = dim.sole_factor
+    return factor.options if isinstance(factor, Largest) else ()
+
+
+def smallest_options(dim: Dim) -> list[Dim]:
+    """The options of a minimum; none for anything else."""
+    if len(dim.terms) != 1 or dim.terms[0][1] != -1:
+        return []
+    return [-option for option in largest_options(-dim)]
 
 
 def is_not_one(dim: Dim) -> bool:

@@ -25,7 +25,9 @@ class ShapeConstraint(Constraint):
         """Those of all the fields."""
         for name in _names(type(self)):
             value = getattr(self, name)
-            if isinstance(value, Term):
+            if isinstance(value, Dim):
+                yield from value.free
+            elif isinstance(value, Term):
                 yield from value.variables()
 
     def substitute(self, replace: Callable[[Variable], Term | None], origin: Origin) -> Constraint:

@@ -10,83 +10,39 @@ Variables of kind `"dim"` stand for integers of at least 1, of kind `"count"` fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd, lcm
 
+from tawa.axon.sizes.interned import Interned
+from tawa.axon.sizes.monomials import (
+    Atom,
+    Factor,
+    Monomial,
+    Replace,
+    join,
+    monomial_key,
+    quotient_monomial,
+)
 from tawa.functional.terms import Term, Variable
 
 MAX_DECIDED_WEIGHT = 32
 """Symbols and numbers of a dimension from which its bound is no longer sought case by case."""
 
-Replace = Callable[[Variable], Term | None]
+MAX_KEPT = 1 << 14
+"""Sums whose bounds, and quotients, are kept."""
 
 
-class Atom:
-    """An indivisible factor that isn't a variable."""
+@dataclass(frozen=True, eq=False, init=False)
+class Dim(Interned, Term):
+    """A polynomial; `terms` are its monomials with coefficients other than 0, in order.
 
-    __slots__ = ()
-    key: tuple[object, ...]
-    chooses = False
-    """Whether it is one of several dimensions, by what they are."""
-
-    def parts(self) -> tuple[Dim, ...]:
-        """The dimensions that it is computed from."""
-        return ()
-
-    def variables(self) -> Iterator[Variable]:
-        """The variables inside."""
-        for part in self.parts():
-            yield from part.variables()
-
-    def substitute(self, replace: Replace) -> Dim:
-        """The atom's value with variables replaced."""
-        raise NotImplementedError
-
-    def least(self) -> int | None:
-        """A number that the atom is provably not below, if any."""
-        raise NotImplementedError
-
-    def most(self) -> int | None:
-        """A number that the atom is provably not above, if any."""
-        return None
-
-    def choices(self) -> tuple[Dim, ...]:
-        """The dimensions of which the atom is the largest."""
-        return ()
-
-
-Factor = Variable | Atom
-Monomial = tuple[tuple[Factor, int], ...]
-
-
-def factor_key(factor: Factor) -> tuple[object, ...]:
-    """Orders the factors of a monomial."""
-    return (0, factor.id) if isinstance(factor, Variable) else factor.key
-
-
-def monomial_key(monomial: Monomial) -> tuple[object, ...]:
-    """Orders the monomials of a polynomial: by degree, then lexicographically.
-
-    Division of polynomials needs an order that multiplication keeps.
+    There is one object for each, so what is known of it is found out once, and two are equal if
+    they are the same.
     """
-    degree = sum(power for _, power in monomial)
-    return (-degree, *((factor_key(factor), -power) for factor, power in monomial))
-
-
-@dataclass(frozen=True, slots=False)
-class Dim(Term):
-    """A polynomial; `terms` are its monomials with coefficients other than 0, in order."""
 
     terms: tuple[tuple[Monomial, int], ...]
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.terms)
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -102,7 +58,7 @@ class Dim(Term):
             return Dim((((), value),) if value else ())
         return Dim(((((value, 1),), 1),))
 
-    @property
+    @cached_property
     def constant(self) -> int | None:
         """The number that this is, or None."""
         if not self.terms:
@@ -115,16 +71,22 @@ class Dim(Term):
         """The constant term."""
         return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
 
-    @property
-    def sole_variable(self) -> Variable | None:
-        """The variable that this is, or None."""
+    @cached_property
+    def sole_factor(self) -> Factor | None:
+        """The variable or the atom that this is, or None."""
         if len(self.terms) != 1:
             return None
         monomial, coefficient = self.terms[0]
         if coefficient != 1 or len(monomial) != 1:
             return None
         factor, power = monomial[0]
-        return factor if power == 1 and isinstance(factor, Variable) else None
+        return factor if power == 1 else None
+
+    @property
+    def sole_variable(self) -> Variable | None:
+        """The variable that this is, or None."""
+        factor = self.sole_factor
+        return factor if isinstance(factor, Variable) else None
 
     def factors(self) -> dict[Factor, None]:
         """The factors that occur, not looking inside atoms."""
@@ -157,6 +119,18 @@ class Dim(Term):
             for factor, _ in monomial:
                 yield from factor.variables()
 
+    @cached_property
+    def free(self) -> dict[Variable, None]:
+        """The variables in order, each once."""
+        found: dict[Variable, None] = {}
+        for factor in self.factors():
+            parts = factor.parts() if isinstance(factor, Atom) else ()
+            for part in parts:
+                found.update(part.free)
+            if not parts:
+                found.update(dict.fromkeys(factor.variables()))
+        return found
+
     def substitute(self, replace: Replace) -> Dim:
         """The dimension with variables replaced by dimensions (shape variables by shapes)."""
         terms = self.terms
@@ -172,22 +146,30 @@ class Dim(Term):
         replaced = {f: substitute_factor(f, replace) for f in self.factors()}
         if all(value is None for value in replaced.values()):
             return self
-        return total(
-            times([c, *((replaced[f] or Dim.of(f), power) for f, power in monomial)])
-            for monomial, c in self.terms
-        )
+        return total(_replaced(monomial, replaced) * c for monomial, c in terms)
 
     def __add__(self, other: Dim | int) -> Dim:
-        return total([self, Dim.of(other)])
+        return self._plus(other) if isinstance(other, int) else total([self, other])
 
     def __sub__(self, other: Dim | int) -> Dim:
-        return total([self, -Dim.of(other)])
+        return self._plus(-other) if isinstance(other, int) else total([self, -other])
+
+    def _plus(self, number: int) -> Dim:
+        """The sum with a number, which is the last term."""
+        if not number:
+            return self
+        number += self.offset
+        symbols = self.terms[:-1] if self.offset else self.terms
+        return Dim((*symbols, ((), number)) if number else symbols)
 
     def __neg__(self) -> Dim:
         return Dim(tuple((monomial, -c) for monomial, c in self.terms))
 
     def __mul__(self, other: Dim | int) -> Dim:
         other = Dim.of(other)
+        for one, by in ((self, other.constant), (other, self.constant)):
+            if by is not None:
+                return Dim(tuple((monomial, c * by) for monomial, c in one.terms) if by else ())
         found: dict[Monomial, int] = {}
         for mine, c in self.terms:
             for theirs, d in other.terms:
@@ -207,16 +189,18 @@ class Dim(Term):
 
     def most(self) -> int | None:
         """A number that this is provably not above, if one is known."""
+        if self.sole_variable is not None:
+            return None
         return None if (low := (-self)._least) is None else -low
 
     @cached_property
     def _least(self) -> int | None:
-        bounds = [self._least_of_terms()]
-        if self.weight <= MAX_DECIDED_WEIGHT:
-            bounds += [self._least_of_choices(), _least_of_quotients(self)]
-        return max((bound for bound in bounds if bound is not None), default=None)
+        offset = self.offset
+        symbols = self - offset
+        low = _least_of(symbols) if symbols.terms else 0
+        return None if low is None else low + offset
 
-    def _least_of_terms(self) -> int | None:
+    def least_of_terms(self) -> int | None:
         """The sum of the terms' bounds."""
         bound = 0
         for monomial, c in self.terms:
@@ -226,7 +210,7 @@ class Dim(Term):
             bound += c * low
         return bound
 
-    def _least_of_choices(self) -> int | None:
+    def least_of_choices(self) -> int | None:
         """The bound if the dimension is a sum with one of several dimensions in it."""
         if len(self.terms) < 2:
             return None
@@ -260,6 +244,23 @@ class Dim(Term):
 
     def __repr__(self) -> str:
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
+
+
+@lru_cache(MAX_KEPT)
+def _least_of(dim: Dim) -> int | None:
+    """The best bound of a sum of symbols, kept, as the cases of one sum share most others."""
+    bound = dim.least_of_terms()
+    if (len(dim.terms) == 1 and _is_lone(dim.terms[0][0])) or dim.weight > MAX_DECIDED_WEIGHT:
+        return bound
+    bounds = (bound, dim.least_of_choices(), _least_of_quotients(dim))
+    return max((bound for bound in bounds if bound is not None), default=None)
+
+
+def _is_lone(monomial: Monomial) -> bool:
+    """Whether a product is of one factor, whose bounds say all: a quotient by a number, say."""
+    factor, power = monomial[0]
+    is_quotient = isinstance(factor, Floor) and factor.denominator.constant is None
+    return len(monomial) == 1 and power == 1 and not is_quotient
 
 
 def _factor_weight(factor: Factor) -> int:
@@ -320,21 +321,22 @@ def substitute_factor(factor: Factor, replace: Replace) -> Dim | None:
     return None if value.terms == (((((factor, 1),)), 1),) else value
 
 
+def _replaced(monomial: Monomial, by: dict[Factor, Dim | None]) -> Dim:
+    """A product with factors replaced by dimensions."""
+    rest = tuple(item for item in monomial if by[item[0]] is None)
+    result = Dim(((rest, 1),))
+    for factor, power in monomial:
+        value = by[factor]
+        for _ in range(power if value is not None else 0):
+            result = result * (value or ONE)
+    return result
+
+
 def as_variable(term: Term) -> Variable:
     """The term, which must be a variable."""
     if not isinstance(term, Variable):
         raise TypeError(f"{term} is no dimension")
     return term
-
-
-def join(left: Monomial, right: Monomial) -> Monomial:
-    """The product of two monomials."""
-    if not left or not right:
-        return left or right
-    powers = dict(left)
-    for factor, power in right:
-        powers[factor] = powers.get(factor, 0) + power
-    return tuple(sorted(powers.items(), key=lambda item: factor_key(item[0])))
 
 
 def collected(terms: dict[Monomial, int]) -> Dim:
@@ -348,10 +350,21 @@ def collected(terms: dict[Monomial, int]) -> Dim:
 def total(dims: Iterable[Dim]) -> Dim:
     """The sum."""
     found: dict[Monomial, int] = {}
+    offset = kinds = 0
     for dim in dims:
+        before = len(found)
         for monomial, c in dim.terms:
-            found[monomial] = found.get(monomial, 0) + c
-    return collected(found)
+            if not monomial:
+                offset += c
+            elif monomial in found:
+                found[monomial] += c
+            else:
+                found[monomial] = c
+        kinds += len(found) > before  # how often there were other products than before
+    kept = [term for term in found.items() if term[1]]
+    if kinds > 1 and len(kept) > 1:
+        kept.sort(key=lambda term: monomial_key(term[0]))
+    return Dim((*kept, ((), offset)) if offset else tuple(kept))
 
 
 def times(factors: Iterable[int | Dim | tuple[Dim, int]]) -> Dim:
@@ -412,7 +425,7 @@ def _least_of_quotients(dim: Dim) -> int | None:
 
     They are quotients by numbers, or by sizes that they are multiplied by.
     """
-    found = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))} if dim.terms[1:] else {}
+    found = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))}
     inside = {f for floor in found.values() for f in floor.numerator.atoms()}
     found = {m: floor for m, floor in found.items() if floor not in inside}  # those come later
     if not found:
@@ -481,16 +494,17 @@ def floor_quotient(top: Dim, bottom: Dim) -> Dim:
     return whole + (Dim.of(Floor(rest, bottom)) if rest.terms else ZERO)
 
 
+@lru_cache(MAX_KEPT)
 def _quotient_by_number(top: Dim, divisor: int) -> Dim:
     if divisor < 0:
         top, divisor = -top, -divisor
-    whole = collected({monomial: c // divisor for monomial, c in top.terms})
-    rest = collected({monomial: c % divisor for monomial, c in top.terms})
+    whole = Dim(tuple((monomial, n) for monomial, c in top.terms if (n := c // divisor)))
+    rest = Dim(tuple((monomial, n) for monomial, c in top.terms if (n := c % divisor)))
     if rest.constant is not None:
         return whole
     shared = gcd(content(rest), divisor)
     if shared > 1:
-        rest = collected({monomial: c // shared for monomial, c in rest.terms})
+        rest = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c // shared)))
         divisor //= shared
     if divisor == 1:
         return whole + rest
@@ -528,20 +542,6 @@ def _multiples(top: Dim, bottom: Dim) -> tuple[Dim, Dim]:
         else:
             rest[mine] = d
     return collected(whole), collected(rest)
-
-
-def quotient_monomial(top: Monomial, bottom: Monomial) -> Monomial | None:
-    """`top / bottom`, or None if that isn't a monomial."""
-    powers = dict(top)
-    for factor, power in bottom:
-        left = powers.get(factor, 0) - power
-        if left < 0:
-            return None
-        if left:
-            powers[factor] = left
-        else:
-            del powers[factor]
-    return tuple(powers.items())
 
 
 def exact_quotient(top: Dim, bottom: Dim) -> Dim | None:

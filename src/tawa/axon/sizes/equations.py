@@ -13,9 +13,7 @@ from tawa.axon.sizes.constraints import AtLeast, Divides
 from tawa.axon.sizes.dims import (
     ZERO,
     Dim,
-    Factor,
     Floor,
-    Monomial,
     common_monomial,
     content,
     divide_monomial,
@@ -24,6 +22,7 @@ from tawa.axon.sizes.dims import (
     times,
 )
 from tawa.axon.sizes.measures import Rank, Size
+from tawa.axon.sizes.monomials import Factor, Monomial
 from tawa.axon.sizes.state import SolverState
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Variable
@@ -336,16 +335,20 @@ def _quotient_at_least(state: SolverState, lone: Monomial, bound: int, origin: O
     return True
 
 
+def _is_known(state: SolverState, dim: Dim, constraint: AtLeast) -> bool:
+    """Whether a bound holds by what is known. Raises Clash if it can't."""
+    for low, high in state.limits(dim):
+        if low is not None and low >= constraint.bound:
+            return True
+        if high is not None and high < constraint.bound:
+            raise Clash(dim, Dim.of(constraint.bound), constraint.origin, "a size is too small")
+    return False
+
+
 def bound(state: SolverState, constraint: AtLeast) -> bool:
     """Decide that a dimension has a lower bound, if that can be done now."""
     dim = state.dim(constraint.dim)
-    low = state.least(dim)
-    if low is not None and low >= constraint.bound:
-        return True
-    ceiling = state.least(-dim)
-    if ceiling is not None and -ceiling < constraint.bound:
-        raise Clash(dim, Dim.of(constraint.bound), constraint.origin, "a size is too small")
-    if _sign(state, dim, constraint):
+    if _is_known(state, dim, constraint) or _sign(state, dim, constraint):
         return True
     symbolic = [(monomial, c) for monomial, c in dim.terms if monomial]
     if len(symbolic) != 1:

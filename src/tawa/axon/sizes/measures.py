@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from tawa.axon.sizes.dims import Atom, Dim, Replace, as_variable
+from tawa.axon.sizes.dims import Dim, as_variable
+from tawa.axon.sizes.monomials import Atom, Replace
 from tawa.functional.terms import Term, Variable
 
 

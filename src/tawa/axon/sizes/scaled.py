@@ -9,7 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tawa.axon.sizes.dims import Atom, Dim, Replace
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.monomials import Atom, Replace
 
 EXACT = 1 << 8
 """Scales with a numerator and a denominator up to this are exact in single precision."""

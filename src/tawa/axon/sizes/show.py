@@ -18,9 +18,10 @@ from tawa.axon.sizes.constraints import (
     SameShape,
     Stacked,
 )
-from tawa.axon.sizes.dims import Dim, Factor, Floor, Monomial
+from tawa.axon.sizes.dims import Dim, Floor
 from tawa.axon.sizes.evident import without_evident
 from tawa.axon.sizes.measures import Rank, Size
+from tawa.axon.sizes.monomials import Factor, Monomial
 from tawa.axon.sizes.scaled import Scaled
 from tawa.axon.sizes.shapes import Shape, tensor_parts
 from tawa.base.source import Span

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tawa.axon.sizes.constraints import AtLeast, Equal
-from tawa.axon.sizes.dims import Dim, kind_least
+from tawa.axon.sizes.dims import Dim, Floor, kind_least
 from tawa.axon.sizes.shapes import Shape, as_shape
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Origin, Variable
@@ -14,6 +16,11 @@ MOST_AXES = 64
 
 LOW_HIGH = (0, 1)
 """The ends of a pair of bounds."""
+
+
+def _moved(bound: int | None, by: int, divisor: int = 1) -> int | None:
+    """The bound of a quotient plus a number, from the numerator's."""
+    return None if bound is None else bound // divisor + by
 
 
 class SolverState(Solver):
@@ -47,6 +54,8 @@ class SolverState(Solver):
 
     def dim(self, dim: Dim) -> Dim:
         """The dimension with all that is known put in."""
+        if self.bindings.keys().isdisjoint(dim.free):
+            return self._decided(dim) if self.bounds and dim.chooses else dim
         resolved = self.resolve(dim)
         if not isinstance(resolved, Dim):
             raise TypeError(f"{resolved} is no dimension")
@@ -54,9 +63,41 @@ class SolverState(Solver):
 
     def least(self, dim: Dim) -> int | None:
         """A number that the dimension is not below, by all that is known of its variables."""
-        known = [dim.least()]
-        known += [self._counted(dim, end)[0].least() for end in LOW_HIGH if self.bounds]
-        return max((bound for bound in known if bound is not None), default=None)
+        exact = self._exact(dim)
+        if exact is not None:
+            return exact[0]
+        return max((low for view in self._views(dim) if (low := view.least()) is not None),
+                   default=None)  # fmt: skip
+
+    def limits(self, dim: Dim) -> Iterator[tuple[int | None, int | None]]:
+        """Numbers that a dimension is not below and not above, by different bounds."""
+        exact = self._exact(dim)
+        if exact is not None:
+            yield exact
+            return
+        for view in self._views(dim):
+            yield view.least(), view.most()
+
+    def _exact(self, dim: Dim) -> tuple[int | None, int | None] | None:
+        """The bounds of one variable, or of one quotient by a number, plus a number."""
+        factor = (dim - dim.offset).sole_factor
+        if isinstance(factor, Variable):
+            low, high = self._bounds(factor)
+            return _moved(low, dim.offset), _moved(high, dim.offset)
+        if isinstance(factor, Floor) and (divisor := factor.denominator.constant) is not None:
+            found = list(self.limits(factor.numerator))
+            low = max((low for low, _ in found if low is not None), default=None)
+            high = min((high for _, high in found if high is not None), default=None)
+            return _moved(low, dim.offset, divisor), _moved(high, dim.offset, divisor)
+        return None
+
+    def _views(self, dim: Dim) -> Iterator[Dim]:
+        """A sum as it is, and with variables counted from a bound of theirs."""
+        yield dim
+        for end in LOW_HIGH:
+            counted, back = self._counted(dim, end)
+            if back:
+                yield counted
 
     def note_floor(self, dim: Dim, bound: int) -> None:
         """Keep that a dimension is at least `bound`, where bounds of its variables don't say so."""
@@ -76,6 +117,8 @@ class SolverState(Solver):
     def _counted(self, dim: Dim, end: int) -> tuple[Dim, dict[Variable, Dim]]:
         """The dimension with variables counted from their bounds, and what undoes that."""
         back: dict[Variable, Dim] = {}
+        if self.bounds.keys().isdisjoint(dim.free):
+            return dim, back
 
         def counted(variable: Variable) -> Dim | None:
             limit = self.bounds.get(variable, (None, None))[end]
