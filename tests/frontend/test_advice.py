@@ -10,7 +10,9 @@ import pytest
 from xdsl.dialects.builtin import i32
 from xdsl.dialects.test import TestOp as Made
 
+import tawa
 import tawa.language as tl
+from tawa.frontend.source.errors import NotCallable
 from tawa.frontend.values import advice
 from tawa.frontend.values.advice import (
     attribute_hint,
@@ -86,3 +88,15 @@ def test_operands(value: Any, hint: str | None) -> None:
 )  # fmt: skip
 def test_functions_in_the_place_of_others(name: str, hint: str | None) -> None:
     assert call_hint(name) == hint
+
+
+def test_a_function_of_numpy_is_answered_by_ours():
+    """NumPy, a module, has a `shape` and a `dtype`: it is no array."""
+
+    @tawa.jit
+    def roots(x):
+        tl.store(x + tl.arange(0, 4), np.sqrt(tl.load(x + tl.arange(0, 4))))
+
+    with pytest.raises(NotCallable, match="can't be called in a kernel") as found:
+        roots.compile("*f32")
+    assert "use `tl.sqrt`" in str(found.value)

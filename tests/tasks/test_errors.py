@@ -210,6 +210,14 @@ def test_mappings(record: Instance, error: type[Exception]):
     assert "in the task tree: gemm_grid" in str(raised_.value)
 
 
+def test_instances_that_launch_themselves_without_an_end():
+    x = np.arange(64, dtype=np.float32)
+    itself = Mapping(Instance("outer_grid", calls=("outer_grid",)))
+    with pytest.raises(BadMapping, match="without an end") as found:
+        outer.compile(np.zeros_like(x), x, "right", mapping=itself)
+    assert "in the task tree: outer_grid > outer_grid > outer_grid > ..." in str(found.value)
+
+
 def test_other_machines():
     with pytest.raises(MachineNotThere, match="for 2 devices"):
         Mapping(Instance("gemm_grid"), devices=2)

@@ -57,6 +57,19 @@ def test_results_do_not_change(mapping: Mapping, name: str, odd: bool):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize(("memory", "load"), [("shared", "_desc.load("), ("register", "tl.load(")])
+def test_the_memory_of_a_leafs_argument_says_how_it_is_loaded(memory: str, load: str):
+    found = case("gemm")
+    mapping = Mapping(Instance("multiply_tile", memories={"a": memory}))
+    program = found.task.compile(*found.outputs, *found.inputs, mapping=mapping)
+    (line,) = [
+        s
+        for s in program.stages["gemm_block_kernel"].splitlines()
+        if " a4 = " in s or " a3 = " in s
+    ]
+    assert load in line
+
+
 @pytest.mark.parametrize("rows", [16, 32, 64])
 @pytest.mark.parametrize("width", [16, 64])
 def test_attention_and_stencil(rows: int, width: int):

@@ -10,7 +10,11 @@ from tawa.base.user_frames import entries
 from tawa.machine.chips import CHIPS, SM_90A, Chip, chip
 
 
-class BadOption(TawaError):
+class RequestUnmet(TawaError, group=True):
+    """An option that was asked for has no value that can be, or can't be met by the kernel."""
+
+
+class BadOption(RequestUnmet):
     """A launch option has a value that no kernel can be compiled with."""
 
     explanation = (

@@ -50,7 +50,9 @@ def entries(cls: C) -> C:
     for name, value in list(vars(cls).items()):
         if isinstance(value, FunctionType) and (not name.startswith("_") or name in SPECIAL):
             setattr(cls, name, entry(value))
-        elif isinstance(value, classmethod | staticmethod) and not name.startswith("_"):
+        elif isinstance(value, classmethod | staticmethod) and (
+            not name.startswith("_") or name in SPECIAL
+        ):
             inner = cast("Callable[..., object]", value.__func__)  # pyright: ignore[reportUnknownMemberType]
             kind = classmethod if isinstance(value, classmethod) else staticmethod
             setattr(cls, name, kind(entry(inner)))
@@ -59,7 +61,15 @@ def entries(cls: C) -> C:
     return cls
 
 
-SPECIAL = ("__init__", "__post_init__", "__call__", "__getitem__", "__enter__", "__exit__")
+SPECIAL = (
+    "__new__",
+    "__init__",
+    "__post_init__",
+    "__call__",
+    "__getitem__",
+    "__enter__",
+    "__exit__",
+)
 """Methods that users call without naming them."""
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
-from tawa.base.options import BadOption, Options
+from tawa.base.options import Options, RequestUnmet
 from tawa.base.user_frames import stack_level
 from tawa.ir.decisions.assembling import OnlySimulated
 from tawa.machine.chips import DEFAULT
@@ -52,18 +52,11 @@ def compile_for_host(
     Raises what the compiler raises for a kernel that is wrong, for options that were asked for
     and cannot be met, and for bugs of its own.
     """
-    from tawa.aref.passes.named_barrier_ping_pong import NothingToAlternate
-    from tawa.aref.passes.ping_pong import PingPongNotPossible
     from tawa.driver.compilation import PassFailed
-    from tawa.partition.multicast import ClusterNotPossible
-    from tawa.partition.partition import ConsumersNotPossible, NotSpecialisable
-    from tawa.pipeline.schedule import NoSuchSchedule, ScheduleRejected
 
-    asked = (BadOption, NotSpecialisable, ConsumersNotPossible, PingPongNotPossible)
-    scheduled = (NoSuchSchedule, ScheduleRejected, NothingToAlternate)
     try:
         return compile_()
-    except (*asked, *scheduled, ClusterNotPossible, PassFailed):
+    except (RequestUnmet, PassFailed):
         raise
     except TawaError as error:
         found = _tile_stage(fn, types, constants, options)

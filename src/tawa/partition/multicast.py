@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import IntegerAttr, i1, i32
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.dialect import ops as aref
-from tawa.base.errors import TawaError
+from tawa.base.options import RequestUnmet
 from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
@@ -24,7 +24,7 @@ from tawa.partition.rings import latest
 from tawa.tile.dialect.ops import DescLoad, ProgramId
 
 
-class ClusterNotPossible(TawaError):
+class ClusterNotPossible(RequestUnmet):
     """A cluster was asked for, and its CTAs have no load to share."""
 
     explanation = (

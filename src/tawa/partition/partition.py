@@ -20,8 +20,7 @@ from xdsl.traits import IsTerminator
 
 from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, MOST
 from tawa.aref.dialect import ops as aref
-from tawa.base.errors import TawaError
-from tawa.base.options import Options
+from tawa.base.options import Options, RequestUnmet
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
 from tawa.ir.boxes import REGULAR
@@ -100,7 +99,7 @@ ROWS_FOR_WARPS = GROUP_WARPS
 as a load that is an iteration ahead (fp8 with block scales: 191 us without, 281 and more with)."""
 
 
-class NotSpecialisable(TawaError):
+class NotSpecialisable(RequestUnmet):
     """Specialisation was asked for, and this kernel cannot be split into roles."""
 
     explanation = (
@@ -123,7 +122,7 @@ scale.compile("*f32", 128, specialize=True)
 """
 
 
-class ConsumersNotPossible(TawaError):
+class ConsumersNotPossible(RequestUnmet):
     """The consumer warp groups asked for cannot share this kernel's tiles."""
 
     explanation = (

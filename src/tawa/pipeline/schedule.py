@@ -19,8 +19,7 @@ from xdsl.ir import SSAValue
 from tawa.aref.analysis.registers import budget
 from tawa.aref.dialect.ops import Consumed, GetEnter, WarpGroup
 from tawa.aref.passes.async_dots import find_chains
-from tawa.base.errors import TawaError
-from tawa.base.options import Options
+from tawa.base.options import Options, RequestUnmet
 from tawa.base.spans import Span, span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
@@ -58,7 +57,7 @@ from tawa.pipeline.tile_prefetch import load_ahead
 from tawa.tile.dialect.ops import Dot
 
 
-class NoSuchSchedule(TawaError):
+class NoSuchSchedule(RequestUnmet):
     """A loop has fewer schedules than the launch option `schedule` counts."""
 
     explanation = (
@@ -86,7 +85,7 @@ chained.compile(block, "desc<f16,64x64>", block, "i32:16", 128, schedule=63)
 """
 
 
-class ScheduleRejected(TawaError):
+class ScheduleRejected(RequestUnmet):
     """The schedule that a launch asks for spills registers, or has its products serialised."""
 
     explanation = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from tawa.base.user_frames import entries, entry, users_place
 from tawa.tasks.interpreter import interpret
+from tawa.tasks.language.arguments import in_order_of
 from tawa.tasks.language.defaults import Resolved
 from tawa.tasks.language.errors import BadMapping, NotInTask, SignatureMismatch
 from tawa.tasks.language.mapping import Mapping
@@ -24,12 +25,17 @@ from tawa.tasks.watching import WATCHER
 class RunnableTask(Task):
     """A task as users have it: `gemm(c, a, b)` runs it."""
 
-    def __call__(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks | NodeRun:
+    def __call__(
+        self, *args: Any, mapping: Mapping | None = None, **named: Any
+    ) -> CompiledTasks | NodeRun:
         """Run the task on arrays: on the device where they lie, NumPy's in the simulator.
 
-        Arrays are written in place. `mapping` says where and how; what it does not say, defaults
-        do. Returns what ran. Under a mapping for several devices, arrays may be `Sharded`.
+        Arrays are written in place; they are given by position or by name. `mapping` says where and
+        how; what it does not say, defaults do. Returns what ran. Under a mapping for several
+        devices, arrays may be `Sharded`.
         """
+        if named:
+            args = in_order_of(self, args, named, users_place())
         self._check_call(mapping)
         watcher = WATCHER.get()
         if watcher is not None:
@@ -79,11 +85,13 @@ class RunnableTask(Task):
         """What calls do again."""
         return Plans(self)
 
-    def compile(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks:
+    def compile(self, *args: Any, mapping: Mapping | None = None, **named: Any) -> CompiledTasks:
         """What a call with these arguments runs, to look at: its stages, kernels and events.
 
         Raises whatever is wrong with it, `BadMapping` for a mapping for several devices.
         """
+        if named:
+            args = in_order_of(self, args, named, users_place())
         if mapping is not None and mapping.on_node:
             raise BadMapping(
                 f"a call of `{self.name}` on several devices is no program of one device",
@@ -96,8 +104,10 @@ class RunnableTask(Task):
             )
         return program_for(self, args, mapping)
 
-    def interpret(self, *args: Any, mapping: Mapping | None = None) -> None:
+    def interpret(self, *args: Any, mapping: Mapping | None = None, **named: Any) -> None:
         """Run the task on NumPy arrays, one launch after the other: the program's meaning."""
+        if named:
+            args = in_order_of(self, args, named, users_place())
         interpret(self, args, mapping)
 
 

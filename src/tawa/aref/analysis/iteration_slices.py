@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import Float32Type, i32
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.aref.dialect.ops import GetEnter, WarpGroup
-from tawa.base.errors import TawaError
+from tawa.base.options import RequestUnmet
 from tawa.base.spans import span_of
 from tawa.base.types import element_of, shape_of
 from tawa.ir.effects import SLOT, TAKEN, is_pure, is_terminator, only_on, only_reads
@@ -20,7 +20,7 @@ from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Dot
 
 
-class SlicesNotPossible(TawaError):
+class SlicesNotPossible(RequestUnmet):
     """Teams cannot share the iterations of this kernel's loop."""
 
     explanation = (

@@ -24,8 +24,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
 )
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
-from tawa.base.errors import TawaError
-from tawa.base.options import Options
+from tawa.base.options import Options, RequestUnmet
 from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
@@ -38,7 +37,7 @@ from tawa.ir.walking import all_of, has
 from tawa.tile.dialect.ops import spreads
 
 
-class NothingToAlternate(TawaError):
+class NothingToAlternate(RequestUnmet):
     """Consumers can't take turns on the products of this kernel."""
 
     explanation = (

@@ -23,7 +23,7 @@ from tawa.aref.dialect.ops import (
     TurnWait,
     WarpGroup,
 )
-from tawa.base.errors import TawaError
+from tawa.base.options import RequestUnmet
 from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
@@ -34,7 +34,7 @@ from tawa.ir.properties import ASYNCHRONOUS, FINAL_RINGS, OPEN_SLOTS, TIDY
 from tawa.ir.walking import all_of, every, has
 
 
-class PingPongNotPossible(TawaError):
+class PingPongNotPossible(RequestUnmet):
     """Consumers cannot take turns on this kernel's tiles."""
 
     explanation = (

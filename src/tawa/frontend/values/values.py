@@ -227,4 +227,5 @@ def is_array_of_host(value: Any) -> bool:
     """Whether a value that a kernel names is an array of NumPy, PyTorch or the like."""
     if isinstance(value, block_type) or is_runtime(value):
         return False
-    return bool(getattr(value, "shape", ())) and hasattr(value, "dtype")
+    is_shape = isinstance(getattr(value, "shape", None), tuple)  # NumPy itself has a function
+    return is_shape and bool(value.shape) and hasattr(value, "dtype")

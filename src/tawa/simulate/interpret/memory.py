@@ -198,8 +198,7 @@ class Memory:
             for group in self._groups(addresses):
                 buffer, index = self._locate(addresses[group], element, access)
                 if not buffer.data.flags.writeable:
-                    hint = "pass an array that may be written"
-                    raise access.error(f"`{buffer.name}`", "a read-only array", hint)
+                    raise access.error(f"`{buffer.name}`", *READ_ONLY)
                 if self.watch is not None:
                     size = byte_size(element)
                     self.watch.write(buffer, index * size, size, access)
@@ -217,6 +216,8 @@ class Memory:
         corners = np.array([address + sum(r for r in reach if r < 0),
                             address + sum(r for r in reach if r > 0)])  # fmt: skip
         buffer, index = self._locate(corners, element, access)
+        if access.writes and not buffer.data.flags.writeable:
+            raise access.error(f"`{buffer.name}`", *READ_ONLY)
         typed = self._typed(buffer, element)
         first = int(index[0]) - sum(r for r in reach if r < 0) // size
         if self.watch is not None:
@@ -233,6 +234,10 @@ class Memory:
         kind = storage_dtype(element)
         whole = len(buffer.data) // kind.itemsize * kind.itemsize
         return buffer.data[:whole].view(kind)
+
+
+READ_ONLY = "a read-only array", "pass an array that may be written"
+"""What is found where such an array is written, and what to do."""
 
 
 @dataclass(frozen=True)

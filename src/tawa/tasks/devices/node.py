@@ -248,6 +248,14 @@ def on_host(shards: Sequence[Any]) -> bool:
 def held(name: str, given: Any, mapping: Mapping, first: int) -> Tensor:
     """A tensor of the call, as devices hold it; its arrays' numbers begin with `first`."""
     whole = given if isinstance(given, Sharded) else Sharded([given])
+    if len(whole.shards) > mapping.devices:
+        raise MachineNotThere(
+            f"`{name}` lies on {len(whole.shards)} devices",
+            span=users_place(),
+            expected=f"at most {mapping.devices}, which the mapping is for",
+            found=f"{len(whole.shards)} shards",
+            hint=f"write Mapping(..., devices={len(whole.shards)})",
+        )
     pieces, at = list[Piece](), 0
     for place, shard in enumerate(whole.shards):
         seen = view(shard)

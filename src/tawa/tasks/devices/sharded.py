@@ -19,6 +19,13 @@ class Sharded:
     """
 
     def __init__(self, shards: Sequence[Any], dim: int = 0) -> None:
+        if not isinstance(dim, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise WrongTaskArguments(
+                f"shards lie along dimension {dim!r}",
+                span=users_place(),
+                expected="the number of a dimension",
+                found=f"a {type(dim).__name__}",
+            )
         self.shards, self.dim = tuple(shards), dim
         shapes = [view(shard).shape for shard in self.shards]
         others = {(*shape[:dim], *shape[dim + 1 :]) for shape in shapes}

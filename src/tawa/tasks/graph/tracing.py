@@ -95,7 +95,7 @@ class Tracer:
             if not isinstance(arg, Tensor):
                 continue
             privilege = task.privileges[name]
-            memory = instance.memory(name, _default_memory(instance, arg, privilege.writes), span)
+            memory = instance.memory(name, _default_memory(instance, arg, privilege), span)
             memories[name] = memory
             buffer = self.buffer(name, arg.shape, arg.dtype, memory, "launch", span, instance)
             buffer.of = buffer.home = arg
@@ -248,12 +248,12 @@ class Tracer:
                 return f"{name}{count}"
 
 
-def _default_memory(instance: Resolved, arg: Tensor, writes: bool) -> str:
+def _default_memory(instance: Resolved, arg: Tensor, privilege: Privilege) -> str:
     """Where defaults put an argument: leaves read shared memory and write registers."""
     given = arg.buffer.memory
     if instance.processor == "device" or not instance.variant.is_leaf:
         return given
-    if writes:
+    if privilege.writes and not (privilege.reads and given == "global"):
         return "register"
     return {"global": "shared", "none": "register"}.get(given, given)
 

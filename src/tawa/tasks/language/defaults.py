@@ -18,6 +18,9 @@ from tawa.tasks.language.errors import BadMapping, MachineNotThere, MissingVaria
 from tawa.tasks.language.mapping import PROCESSORS, REACH, Instance, Mapping
 from tawa.tasks.language.task import Task, Variant
 
+DEEPEST = 32
+"""Launches inside of each other; a machine has 6 levels."""
+
 
 @dataclass(frozen=True, eq=False)
 class Resolved:
@@ -155,7 +158,7 @@ def _variant(task: Task, record: Instance, span: Span | None, caller: Resolved |
             return variant
     raise MissingVariant(
         f"task `{task.name}` has no variant `{name}`",
-        span=span,
+        span=record.span or span,
         expected=" or ".join(v.name for v in task.variants) or "a variant",
         found=f"`{name}`, which Instance({record.name!r}) names",
         notes=[where(caller)] if caller else [],
@@ -167,6 +170,15 @@ def _resolved(
 ) -> Resolved:
     above = caller.processor if caller else "device"
     processor = record.processor
+    if caller is not None and len(caller.path) >= DEEPEST:
+        raise BadMapping(
+            f"instances launch each other without an end: `{record.name}` is {DEEPEST} deep",
+            span=record.span,
+            expected="a leaf in the end",
+            found=" > ".join(caller.path[-3:]) + f" > {record.name}",
+            hint="do `calls` of an instance name itself, or one that launches it?",
+            notes=[f"{IN_TREE}: {' > '.join(caller.path[:3])} > ..."],
+        )
     if caller is None and processor == "node":
         above = "node"
     if processor is None and above == "node":

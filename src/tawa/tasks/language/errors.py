@@ -135,6 +135,25 @@ def twice_grid(y, x):
     )
 
 
+class NoSuchFact(TawaError, AttributeError):
+    """An inner variant asks a tensor for something that it does not have there."""
+
+    explanation = (
+        "Inner variants know a tensor's `shape` and its `dtype`, and nothing of its elements. A "
+        "transposed view, a sum or a conversion is made in a leaf, of the tiles that it is given."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    launch(twice, y, x.T)
+
+"""
+        + _CALL.format("")
+    )
+
+
 class LoopCarriesValue(TawaError):
     """A variable goes from one iteration of `srange` or `prange` to the next, or out of it."""
 

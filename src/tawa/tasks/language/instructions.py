@@ -8,7 +8,13 @@ from tawa.tasks.language.errors import BadPartition
 from tawa.tasks.language.mapping import WARPS
 from tawa.tasks.language.running import runner_of
 from tawa.tasks.language.sizes import plain
-from tawa.tasks.language.tensors import Partition, Tensor, partition_by_blocks
+from tawa.tasks.language.tensors import (
+    Partition,
+    Tensor,
+    as_sizes,
+    partition_by_blocks,
+    require_tensor,
+)
 
 MACHINE = Options().machine
 """The chip of which figures are read."""
@@ -31,6 +37,14 @@ def partition_by_mma(
     is an error (`LayoutUnmet`). Raises `BadPartition`.
     """
     place = users_place()
+    require_tensor(tensor, "partition_by_mma")
+    if len(as_sizes(instruction, "partition_by_mma")) != len("mnk"):
+        raise BadPartition(
+            f"a matrix instruction is named by {len(instruction)} sizes",
+            span=place,
+            expected="(rows, columns, depth), such as (64, 256, 16)",
+            found=f"{instruction}",
+        )
     m, n, k = instruction
     rows = {"warp_group": ROWS, "warp": ROWS // WARPS}.get(processor)
     depths = [DEPTH // size for size in (1, 2, 4)]

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from tawa.base.errors import in_short
 from tawa.base.options import Options
 from tawa.base.source import Span
 from tawa.base.user_frames import entries, users_place
@@ -53,8 +55,20 @@ KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
     (("warp_groups", "pipeline", "shared_cap", "tile_order"), int, "a whole number"),
     (("memories", "tunables", "options"), MappingOf, "a dict, by name"),
     (("calls",), (tuple, list), "names of instances"),
+    (("warp_specialize", "entry"), bool, "True or False"),
 )
-"""Fields of an instance, and what they are."""
+"""Fields of an instance, and what they are; what has parts has names for them."""
+
+
+def _is_of(kind: Any, given: Any) -> bool:
+    """Whether a value is of a kind; no truth value is a number here."""
+    return isinstance(given, kind) and (kind is bool or not isinstance(given, bool))
+
+
+def _parts(given: Any) -> tuple[Any, ...]:
+    """The keys of a dict, the elements of a list; of all else none."""
+    return (*given,) if isinstance(given, MappingOf | tuple | list) else ()  # pyright: ignore[reportUnknownVariableType]
+
 
 MANY = 1 << 31
 RANGES = {
@@ -131,18 +145,35 @@ class Instance:
                     found=option,
                 )
 
+    def __new__(cls, *_: Any, **named: Any) -> Self:
+        """Raises `BadMapping` for a field that instances do not have."""
+        known = [f.name for f in fields(cls)]
+        for name in named:
+            if name not in known:
+                close = get_close_matches(name, known, 1)
+                raise BadMapping(
+                    f"an instance has no field `{name}`",
+                    span=users_place(),
+                    expected=", ".join(known[:-1]),
+                    found=name,
+                    hint=f"did you mean `{close[0]}`?" if close else "options={...} has others",
+                )
+        return super().__new__(cls)
+
     def _check_kinds(self) -> None:
         """Raises `BadMapping` for a field of another kind than it should be."""
         for names_, kind, expected in KINDS:
             for name in names_:
-                given = getattr(self, name)
-                if given is not None and not isinstance(given, kind):
-                    raise BadMapping(
-                        f"`{name}` of Instance({self.name!r}) is {given!r}",
-                        span=self.span,
-                        expected=expected,
-                        found=f"a {type(given).__name__}",
-                    )
+                given: Any = getattr(self, name)
+                wrong = [part for part in _parts(given) if not isinstance(part, str)]
+                if not wrong and (given is None or _is_of(kind, given)):
+                    continue
+                raise BadMapping(
+                    f"`{name}` of Instance({self.name!r}) is {given!r}",
+                    span=self.span,
+                    expected=expected,
+                    found=f"a {type(wrong[0] if wrong else given).__name__}",
+                )
         for name, (least, most) in RANGES.items():
             given = getattr(self, name)
             if given is not None and not least <= given <= most:
@@ -174,6 +205,18 @@ class Instance:
         return f"Instance({', '.join(parts)})"
 
 
+def _require_record(given: Any, place: Span | None) -> None:
+    """Raises `BadMapping` for what is no record."""
+    if not isinstance(given, Instance):
+        raise BadMapping(
+            f"a mapping is given {in_short(given)}",
+            span=place,
+            expected="records: Mapping(Instance(...), Instance(...))",
+            found=f"a {type(given).__name__}",
+            hint="write Mapping(*records)" if isinstance(given, list | tuple) else None,
+        )
+
+
 @entries
 class Mapping:
     """Records of instances, by name; `devices` is how many GPUs of one host it is made for.
@@ -186,6 +229,7 @@ class Mapping:
         place = users_place()
         self.instances: dict[str, Instance] = {}
         for instance in instances:
+            _require_record(instance, place)
             if instance.name in self.instances:
                 raise BadMapping(
                     f"two records are called `{instance.name}`",
@@ -203,6 +247,13 @@ class Mapping:
                         expected=" or ".join(self.instances),
                         found=called,
                     )
+        if not _is_of(int, devices):
+            raise BadMapping(
+                f"`devices` of a mapping is {devices!r}",
+                span=place,
+                expected="a whole number",
+                found=f"a {type(devices).__name__}",
+            )
         if devices < 1 or (devices > 1 and not any(i.processor == "node" for i in instances)):
             raise MachineNotThere(
                 f"the mapping is for {devices} devices",
@@ -246,12 +297,21 @@ class Mapping:
     def read(path: str | Path) -> Mapping:
         """The `mapping` that a Python file defines. Raises `BadMapping`."""
         scope: dict[str, Any] = {}
-        exec(compile(Path(path).read_text(), str(path), "exec"), scope)
+        expected = "`mapping = Mapping(...)`"
+        try:
+            code = compile(Path(path).read_text(), str(path), "exec")
+        except OSError as error:
+            why = f"there is no mapping to be read in {path}"
+            raise BadMapping(why, expected="a file of Python", found=str(error.strerror)) from None
+        except SyntaxError as error:
+            at, column = error.lineno or 1, max(0, (error.offset or 1) - 1)
+            span = Span(str(path), at, column, at, column + 1)
+            why = f"{path} is no Python: {error.msg}"
+            raise BadMapping(why, span=span, expected=expected, found=error.msg) from None
+        exec(code, scope)
         found = scope.get("mapping")
         if not isinstance(found, Mapping):
-            raise BadMapping(
-                f"{path} has no mapping", expected="`mapping = Mapping(...)`", found=repr(found)
-            )
+            raise BadMapping(f"{path} has no mapping", expected=expected, found=repr(found))
         return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from tawa.base.user_frames import entries, entry, users_place
 from tawa.tasks.language.errors import BadPartition
 from tawa.tasks.language.running import runner_of
-from tawa.tasks.language.tensors import Bounds, Tensor
+from tawa.tasks.language.tensors import Bounds, Tensor, require_tensor
 
 
 @entries
@@ -54,6 +54,8 @@ def partition_by_offsets(tensor: Tensor, offsets: Tensor, dim: int = 0) -> Group
     size of the dimension: group g is from offsets[g] to offsets[g + 1]. It is read when the program
     runs. Raises `BadPartition`.
     """
+    require_tensor(tensor, "partition_by_offsets")
+    require_tensor(offsets, "partition_by_offsets")
     if len(offsets.shape) != 1 or not 0 <= dim < len(tensor.shape):
         raise BadPartition(
             f"a tensor of {len(tensor.shape)} dimensions is cut along dimension {dim} by offsets "

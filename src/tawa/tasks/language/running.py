@@ -98,7 +98,22 @@ def prange(*extents: Any) -> Iterator[Any]:
 
 def _extents(extents: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """Raises `BadPartition` for what is not a number of iterations."""
+    if not extents:
+        raise BadPartition(
+            f"`{name}` is given no number of iterations",
+            span=users_place(),
+            expected="a number of iterations for each index",
+            found=f"{name}()",
+            hint=f"write {name}(*partition.shape)",
+        )
     for extent in extents:
+        if isinstance(extent, int) and extent < 0:
+            raise BadPartition(
+                f"`{name}` is given {extent}",
+                span=users_place(),
+                expected="a number of iterations from 0",
+                found=str(extent),
+            )
         fraction = isinstance(extent, float) or is_fraction(extent)
         if fraction or not isinstance(extent, int | Size):
             hint = "divide by //" if fraction else None

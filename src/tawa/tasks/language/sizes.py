@@ -341,6 +341,11 @@ def is_fraction(size: Any) -> bool:
     return size.op == "/" or is_fraction(size.left) or is_fraction(size.right)
 
 
+def is_whole(given: Any) -> bool:
+    """Whether something is a whole number, known now or in a launch."""
+    return isinstance(given, int | Size) and not is_fraction(given)
+
+
 def not_empty(extent: Number) -> list[Size]:
     """The tensors' sizes in an extent that are above zero: the trace is for such launches alone."""
     if not isinstance(extent, Size):

@@ -10,9 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tawa.base.errors import in_short
 from tawa.base.user_frames import entries, entry, users_place
-from tawa.tasks.language.errors import BadPartition, InnerTouchesData
-from tawa.tasks.language.sizes import Number, Size, cdiv, constant, last_of, plain, text, value
+from tawa.tasks.language.errors import BadPartition, InnerTouchesData, NoSuchFact
+from tawa.tasks.language.sizes import (
+    Number,
+    Size,
+    cdiv,
+    constant,
+    is_fraction,
+    is_whole,
+    last_of,
+    plain,
+    text,
+    value,
+)
 
 
 @dataclass(eq=False)
@@ -136,7 +148,21 @@ class Tensor:
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _touched
-    __getitem__ = __setitem__ = __matmul__ = __neg__ = __float__ = __bool__ = _touched
+    __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = _touched
+    __getitem__ = __setitem__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = _touched
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __float__ = __int__ = __index__ = _touched
+    __len__ = __iter__ = __array__ = _touched
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what libraries look for in any object
+            raise AttributeError(name)
+        raise NoSuchFact(
+            f"a tensor of an inner variant has no `{name}`",
+            span=users_place(),
+            expected="`shape` or `dtype`",
+            found=f"`.{name}` of `{self}`",
+            hint="what needs elements is done in a leaf; `partition_by_blocks` cuts boxes",
+        )
 
 
 def _indices(index: Any) -> tuple[Any, ...]:
@@ -175,6 +201,15 @@ class Partition:
                 expected=f"{len(self.block)} indices",
                 found=str(len(indices)),
             )
+        for one in indices:
+            if not is_whole(one):
+                raise BadPartition(
+                    f"a partition is indexed with {plain(one) if is_fraction(one) else repr(one)}",
+                    span=users_place(),
+                    expected="a whole number for each dimension",
+                    found="a fraction" if is_fraction(one) else f"a {type(one).__name__}",
+                    hint="one box has one index; cut larger boxes for several",
+                )
         tensor = self.tensor
         origin, size, dims = list(tensor.origin), list(tensor.size), list(tensor.dims)
         within = [tensor.bounds(d) for d in range(len(origin))]
@@ -192,6 +227,17 @@ class Partition:
         past_end = tensor.past_end if self.past_end is None else self.past_end
         bounds = tuple(within) if any(within) else ()
         return Tensor(tensor.buffer, tuple(origin), tuple(size), tuple(dims), past_end, bounds)
+
+    def _counted(self) -> Any:
+        raise BadPartition(
+            f"the boxes of `{self.tensor}` are counted as a list's",
+            span=users_place(),
+            expected="a loop over indices: for i, j in prange(*partition.shape)",
+            found="len(partition), or a loop over the partition itself",
+            hint="partition.shape says how many boxes each dimension has",
+        )
+
+    __len__ = __iter__ = _counted
 
     def _check_constants(self, indices: tuple[Any, ...]) -> None:
         """Raises `BadPartition` for a number in the program's text that names no box.
@@ -241,6 +287,18 @@ def as_sizes(given: Any, what: str) -> tuple[Any, ...]:
     )
 
 
+def require_tensor(given: Any, what: str) -> None:
+    """Raises `BadPartition` for what is no tensor of a variant."""
+    if not isinstance(given, Tensor):
+        raise BadPartition(
+            f"`{what}` is given {in_short(given)}",
+            span=users_place(),
+            expected="a tensor: an argument of the variant, a box, or one of `make_tensor`",
+            found=f"a {type(given).__name__}",
+            hint="index the partition for a box of it" if isinstance(given, Partition) else None,
+        )
+
+
 @entry
 def partition_by_blocks(
     tensor: Tensor, block: Any, offset: Any = None, *, past_end: Any = None
@@ -254,14 +312,22 @@ def partition_by_blocks(
     neutral element of what a leaf does with them (minus infinity for a maximum). Raises
     `BadPartition`.
     """
+    require_tensor(tensor, "partition_by_blocks")
     sizes = as_sizes(block, "partition_by_blocks")
-    moved: tuple[Any, ...] = (0,) * len(sizes) if offset is None else tuple(offset)
+    moved = (0,) * len(sizes) if offset is None else as_sizes(offset, "offset")
     if len(sizes) != len(tensor.shape) or len(moved) != len(sizes):
         raise BadPartition(
             f"a tensor of {len(tensor.shape)} dimensions is cut into boxes of {len(sizes)}",
             span=users_place(),
             expected=f"{len(tensor.shape)} sizes (and offsets)",
             found=f"{sizes}" if offset is None else f"{sizes} at {moved}",
+        )
+    if not all(map(is_whole, moved)):
+        raise BadPartition(
+            "boxes are moved by a part of an element",
+            span=users_place(),
+            expected="a whole number of elements for each dimension",
+            found=f"offset={moved}",
         )
     if past_end is not None and not isinstance(past_end, int | float):
         raise BadPartition(

@@ -400,7 +400,8 @@ class _Writer:
         mask = self.mask(view)
         stray = any(view.within) and not self.exact
         plain = (not view.past_end or not mask) and (stray or not any(view.within))
-        described = self.descriptor(view) if plain else None
+        by_engine = plain and tile.memory != "register"
+        described = self.descriptor(view) if by_engine else None
         if described is not None and stray:
             self.kernel.stray.add(len(self.lines))
         if described is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tawa.base.errors import Note, TawaError
 from tawa.base.source import Span
+from tawa.base.user_frames import users_place
 from tawa.tasks.language.defaults import where
 from tawa.tasks.lowering.generated import MARK
 from tawa.tasks.lowering.kernel_text import KernelText, Source
@@ -26,9 +27,15 @@ def places_of(kernel: KernelText) -> Generator[None]:
 
 
 def relocate(error: TawaError, kernel: KernelText) -> None:
-    """Move an error's places from a kernel's text to the program's."""
+    """Move an error's places from a kernel's text to the program's.
+
+    An error without a place, or whose place is the call, is about all of the kernel: one of its
+    options, for example.
+    """
     spans = [error.span, *(note.span for note in error.notes)]
     lines = [s.line for s in spans if s is not None and s.file.startswith(MARK)]
+    if not lines and error.span in (None, users_place()):
+        lines, error.span = [1], None
     if not lines:
         return
     span, instance = _source(kernel, lines[0])
