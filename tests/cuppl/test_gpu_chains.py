@@ -69,6 +69,7 @@ def same(one: cuppl.Posterior, other: cuppl.Posterior) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_generated_text_agrees_with_the_cpu(name: str, pooled: bool, tmp_path: Path) -> None:
     same(*on_both(name, tmp_path, pooled=pooled))
+    same(*on_both(name, tmp_path, pooled=pooled, metric="low_rank"))
 
 
 def test_chains_of_a_fixed_length_agree(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_pooled_moments_are_those_of_all_positions() -> None:
         mean = some.mean(0)
         rows.append(np.concatenate([mean[:n], squares[:n], mean[n:], squares[n:], products]))
     chosen = np.array([True, True, False])
-    count, found = pooled(np.array(sizes), np.array(rows), chosen, n)
+    count, found = pooled(np.array(sizes)[chosen], np.array(rows)[chosen], n, products=True)
     whole = np.concatenate(points[:2])
     apart = whole - whole.mean(0)
     assert count == 11

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tawa.base.cores import cores
 from tawa.base.user_frames import entries, entry
@@ -18,7 +16,7 @@ from tawa.cuppl.approximations import approximated
 from tawa.cuppl.chains import chains_posterior
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import Executable, Workers
-from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
+from tawa.cuppl.cpu.memory import encode_inputs
 from tawa.cuppl.elaboration.elaborate import elaborate
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.inference.adaptation import Plan
@@ -28,17 +26,17 @@ from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
 from tawa.cuppl.inference.pathfinder import find_path
-from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
+from tawa.cuppl.inference.pmcmc import gibbs_chain, independent_chain
 from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
 from tawa.cuppl.inference.smc import run_smc
 from tawa.cuppl.inference.variational import fit_normal
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
+from tawa.cuppl.particle_chains import marginal_posterior, particle_chains
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.typing.errors import UnsupportedMethod
-from tawa.cuppl.typing.failures import AllWeightsZero
 from tawa.cuppl.typing.language import checked_program, is_worth_keeping
 from tawa.functional import syntax as s
 from tawa.functional.garbage import collection_paused
@@ -274,10 +272,12 @@ class Model:
         """The no-U-turn sampler, for programs with a fixed number of continuous choices.
 
         `metric` is `dense` (a covariance is learned where the warm-up has three draws for each
-        value), `diagonal` (variances) or `auto`: dense for at most 64 values. With `pooled`, chains
-        learn one step size and one metric together: many chains need a short warm-up then. Chains
-        run on `threads`, by default all cores, or on the `gpu` (`device`); the draws do not depend
-        on that. A trajectory has at most 2**`max_doublings` - 1 steps.
+        value), `diagonal` (variances), `low_rank` (variances, and up to 64 directions in which
+        values go together; for programs of many values) or `auto`: dense for at most 64 values,
+        else diagonal. With `pooled`, chains learn one step size and one metric together: many
+        chains need a short warm-up then. Chains run on `threads`, by default all cores, or on the
+        `gpu` (`device`); the draws do not depend on that. A trajectory has at most
+        2**`max_doublings` - 1 steps.
         """
         (max_doublings,) = counts(max_doublings=max_doublings)
         plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings, pooled)
@@ -403,8 +403,8 @@ class Model:
         limits: Limits | None = None,
     ) -> Posterior:
         """Particle independent Metropolis-Hastings: every proposal is a new SMC run."""
-        return self._particle_chains(
-            "pimh", independent_chain, draws, particles, data, seed, chains, threads, limits
+        return particle_chains(
+            self, "pimh", independent_chain, draws, particles, data, seed, chains, threads, limits
         )
 
     def particle_gibbs(
@@ -419,45 +419,23 @@ class Model:
         limits: Limits | None = None,
     ) -> Posterior:
         """Particle Gibbs: SMC runs that each keep the particle chosen before."""
-        return self._particle_chains(
-            "particle Gibbs", gibbs_chain, draws, particles, data, seed, chains, threads, limits
+        return particle_chains(
+            self,
+            "particle Gibbs",
+            gibbs_chain,
+            draws,
+            particles,
+            data,
+            seed,
+            chains,
+            threads,
+            limits,
         )
-
-    def _particle_chains(
-        self, method: str, run_chain: Callable[..., Draws], draws: int, particles: int,
-        data: Mapping[str, Any] | None, seed: int, chains: int, threads: int | None,
-        limits: Limits | None,
-    ) -> Posterior:  # fmt: skip
-        draws, chains, particles = counts(draws=draws, chains=chains, particles=particles)
-        check_settings(seed)
-        executable = self.executable(suspend=True)
-        if executable.lowered.machine is None:
-            raise UnsupportedMethod(
-                f"{method} needs a program with observations", hint="use importance sampling"
-            )
-        self.check_draws(draws * chains)
-        workers, block = self.workers(data, threads or 1)
-        runs: list[Run] = []
-        accepted = 0
-        for chain in range(chains):
-            one = run_chain(
-                executable, workers, draws, particles, seed + (chain << 48), limits or Limits()
-            )
-            accepted += one.accepted
-            runs.append(_chain_run(one, draws, block))
-        return self._chains(runs, method, accepted / (chains * draws))
 
     def check_draws(self, draws: int) -> None:
         """Raise BadSetting for more draws of chains than memory holds."""
         words = len(self.elaborated.layouts.words(self.elaborated.result))
         check_memory("draws", draws, 2 * words + 2)
-
-    def _chains(self, runs: list[Run], method: str, accepted: float) -> Posterior:
-        posterior = ChainPosterior(
-            self.elaborated, runs, self.names, method, {"accepted": accepted}
-        )
-        posterior.warn()
-        return posterior
 
     def pmmh(
         self,
@@ -477,37 +455,10 @@ class Model:
         type; the chain is over the choices of `prior`, and SMC estimates the likelihood of `main`.
         The draws that come back are those of the parameters.
         """
-        draws, particles = counts(draws=draws, particles=particles)
-        check_settings(seed)
-        source = Model(self.module, prior)
-        lowered = lower_traced(source.elaborated)
-        proposals = Executable.build(lowered, "traced_run accept_run")
-        given = dict(data or {})
-        own = {s.name: given[s.name] for s in source.elaborated.inputs if s.name in given}
-        workers, block = source.workers(own, 1)
-        decoder = Decoder(source.elaborated)
-        executable = self.executable(suspend=True)
-        first = {**given, parameters: example_value(source.elaborated.result)}
-        smc_workers = self.workers(first, threads)
-
-        def estimate(words: npt.NDArray[np.int64], iteration: int) -> float:
-            value = decoder.decode(source.elaborated.result, words.tolist())
-            image = encode_inputs(self.elaborated, {**given, parameters: value})
-            memory = np.zeros(len(image.words), dtype=np.int64)
-            memory[:] = image.at(memory.ctypes.data)
-            smc_workers[0].use_inputs(memory.ctypes.data)
-            try:
-                run = run_smc(
-                    executable, smc_workers[0], particles, seed + 1, 0.5, limits or Limits(),
-                    stream=1024 + 4 * iteration,
-                )  # fmt: skip
-            except AllWeightsZero:
-                return -math.inf
-            return run.log_evidence
-
-        one = marginal_chain(proposals, workers, estimate, draws, seed, limits or Limits())
-        run = _chain_run(one, draws, block)
-        return source._chains([run], "pmmh", one.accepted / draws)
+        return marginal_posterior(
+            self, Model(self.module, prior), parameters, draws, particles, data, seed, threads,
+            limits,
+        )  # fmt: skip
 
     def enumerate(
         self,
@@ -571,12 +522,6 @@ class Model:
         posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
         posterior.warn()
         return posterior
-
-
-def _chain_run(draws: Draws, count: int, block: Any) -> Run:
-    words = np.array(draws.columns, dtype=np.int64).T.copy()
-    weights = np.full(count, 1.0 / count)
-    return Run(words, weights, 0.0, np.arange(count), [*draws.memory, block], count)
 
 
 def _bar(title: str, shown: bool) -> Any:

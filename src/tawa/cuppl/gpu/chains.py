@@ -18,6 +18,7 @@ from tawa.cuppl.cpu.memory import Image
 from tawa.cuppl.gpu.device import Device
 from tawa.cuppl.inference.adaptation import Plan, Report, warm_up
 from tawa.cuppl.inference.density import Density
+from tawa.cuppl.inference.metrics import Metric, diagonal
 from tawa.cuppl.inference.nuts import (
     SLICE,
     NutsChain,
@@ -74,7 +75,7 @@ class GpuChains:
         seeds = np.array([p.seed & (1 << 64) - 1 for p in self.plans], dtype=np.uint64)
         self.own[:, SEED_LOW] = (seeds & np.uint64(0xFFFFFFFF)).astype(np.int64)
         self.own[:, SEED_HIGH] = (seeds >> np.uint64(32)).astype(np.int64)
-        set_words(self.words, self.plans[0], self.kept_words, density.limits)
+        set_words(self.words, self.plans[0], density.dimension, self.kept_words, density.limits)
 
     @property
     def kept_words(self) -> int:
@@ -141,7 +142,7 @@ class GpuChains:
             density.context[FIELD["key1"]] = plan.seed >> 32 & 0xFFFFFFFF
             point, metric = first_point(density, self.kept_words)
             self.arrays[k.WORK][chain, : len(point)] = point
-            self.use(chain, metric, np.sqrt(metric))
+            self.use(chain, diagonal(metric))
             entries = max(entries, int(density.meter[tape.USED]))
             used = int(density.context[FIELD["heap"]] - density.context[FIELD["heap_start"]])
             heap = max(heap, used // 8)
@@ -183,11 +184,11 @@ class GpuChains:
 
     # What the warm-up asks for.
 
-    def use(self, chain: int, metric: Floats, factor: Floats) -> None:
+    def use(self, chain: int, metric: Metric) -> None:
         """Give a chain a metric."""
-        self.words[chain, k.DENSE] = metric.ndim == 2
-        for word, array in ((k.METRIC, metric), (k.FACTOR, factor)):
-            self.arrays[word][chain, : array.size] = array.reshape(-1)
+        self.words[chain, k.KIND] = metric.kind
+        for word, array in ((k.METRIC, metric.words), (k.FACTOR, metric.roots)):
+            self.arrays[word][chain, : array.size] = array
             self.dirty.add(word)
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:

@@ -13,28 +13,37 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tawa.cuppl.inference.metrics import (
+    LEAST,
+    METRICS,
+    Metric,
+    dense,
+    diagonal,
+    low_rank,
+    variances,
+    what_is_learned,
+)
 from tawa.cuppl.inference.settings import check_settings, counts
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.errors import BadSetting
 
-__all__ = ["Plan", "Report", "Team", "may_be_dense", "near_others", "warm_up"]
+__all__ = ["Plan", "Report", "Team", "moments_of", "near_others", "warm_up"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
 Report = Callable[[int], None]
 """What is told of every so many transitions that were made."""
-METRICS = ("auto", "dense", "diagonal")
 WINDOWS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.9)
 """Ends of the windows after each of which the metric is learned anew, as parts of the warm-up."""
 EARLY = 0.1
 """The part of the warm-up in which trajectories are short."""
 EARLY_DOUBLINGS = 8
-MOST_DENSE = 64
-"""Values from which a covariance is not learned unless it is asked for: it costs their square."""
+LONGEST = 0.5
+"""The longest of these windows, as a part of the warm-up."""
+LEAST_SEEN = 10
+"""Positions from which a metric is learned."""
 DRAWS_A_VALUE = 3
 """How many positions a covariance needs for each of its rows."""
-LEAST = 1e-300
-"""The least variance of a value."""
 AT_ONCE = 4
 """How many transitions after a change of the metric the step size is put right after each."""
 GAIN = 2.0
@@ -93,8 +102,8 @@ class Team(Protocol):
         """The log density where each chain is."""
         ...
 
-    def use(self, chain: int, metric: Floats, factor: Floats) -> None:
-        """Give a chain variances and their roots, or a covariance and its Cholesky factor."""
+    def use(self, chain: int, metric: Metric) -> None:
+        """Give a chain a metric."""
         ...
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
@@ -210,28 +219,21 @@ def _learn(team: Team, plan: Plan) -> npt.NDArray[np.bool_]:
     chosen = np.zeros(len(team.words), dtype=bool)
     seen = team.words[:, k.SEEN]
     if plan.pooled:
-        count, moments = pooled(
-            seen, team.moments, near_others(team.densities, team.dimension), team.dimension
-        )
-        found = learned(plan, team.dimension, count, moments)
+        near = near_others(team.densities, team.dimension)
+        found = learned(plan, team.dimension, seen[near], team.moments[near])
         if found is not None:
             chosen[:] = True
-            factor = _factor(found)
             for chain in range(len(chosen)):
-                team.use(chain, found, factor)
+                team.use(chain, found)
     else:
-        for chain, count in enumerate(seen.tolist()):
-            found = learned(plan, team.dimension, count, team.moments[chain])
+        for chain in range(len(chosen)):
+            own = slice(chain, chain + 1)
+            found = learned(plan, team.dimension, seen[own], team.moments[own])
             if found is not None:
                 chosen[chain] = True
-                team.use(chain, found, _factor(found))
+                team.use(chain, found)
     team.forget(chosen)
     return chosen
-
-
-def _factor(metric: Floats) -> Floats:
-    found = np.linalg.cholesky(metric) if metric.ndim == 2 else np.sqrt(metric)
-    return np.asarray(found, dtype=np.float64)
 
 
 def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:
@@ -244,13 +246,21 @@ def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:
     return near
 
 
-def pooled(
-    seen: Words, moments: Floats, chosen: npt.NDArray[np.bool_], n: int
-) -> tuple[int, Floats]:
-    """How much the chosen chains have seen together, and its moments (`learn` in the natives)."""
-    seen, moments = seen[chosen], moments[chosen]
+def moments_of(plan: Plan, n: int) -> tuple[int, int]:
+    """The word `ROWS` of chains of so many values, and how many floats their moments have."""
+    kind = what_is_learned(plan.metric, n)
+    if kind == "dense":
+        return -1, 4 * n + n * n
+    rows = max(1, math.ceil(LONGEST * plan.warm_up)) if kind == "low_rank" else 0
+    return rows, 4 * n + 2 * n * rows
+
+
+def pooled(seen: Words, moments: Floats, n: int, products: bool) -> tuple[int, Floats]:
+    """How much chains have seen together, and its moments (`learn` in the natives)."""
     count = int(seen.sum())
-    out = np.zeros(moments.shape[1])
+    if len(seen) == 1:
+        return count, moments[0]
+    out = np.zeros(4 * n + (n * n if products else 0))
     if not count:
         return 0, out
     weights = seen.astype(np.float64)
@@ -261,29 +271,29 @@ def pooled(
         out[at : at + n] = mean
         out[at + n : at + 2 * n] = moments[:, at + n : at + 2 * n].sum(0)
         out[at + n : at + 2 * n] += (weights[:, None] * apart * apart).sum(0)
-        if at == 0:
-            products = np.einsum("ci,cj->ij", weights[:, None] * apart, apart)
-            out[4 * n :] = moments[:, 4 * n :].sum(0) + products.reshape(-1)
+        if at == 0 and products:
+            between = np.einsum("ci,cj->ij", weights[:, None] * apart, apart)
+            out[4 * n :] = moments[:, 4 * n :].sum(0) + between.reshape(-1)
     return count, out
 
 
-def may_be_dense(plan: Plan, n: int) -> bool:
-    """Whether the metric of so many values may become a covariance."""
-    return plan.metric == "dense" or (plan.metric == "auto" and n <= MOST_DENSE)
-
-
-def learned(plan: Plan, n: int, seen: int, moments: Floats) -> Floats | None:
-    """The metric of what a window has seen; None if that is too little."""
-    if seen < 10:
+def learned(plan: Plan, n: int, seen: Words, moments: Floats) -> Metric | None:
+    """The metric of what chains have seen in a window, a row each; None if that is too little."""
+    if seen.sum() < LEAST_SEEN:
         return None
-    _, squares, _, slopes = moments[: 4 * n].reshape(4, n)
-    if may_be_dense(plan, n) and seen >= DRAWS_A_VALUE * n:
-        variance = squares / (seen - 1.0)
-        covariance = moments[4 * n :].reshape(n, n) / (seen - 1.0)
-        covariance *= seen / (seen + 5.0)
-        covariance[np.diag_indices(n)] += np.maximum(variance * 1e-3, LEAST)
-        return 0.5 * (covariance + covariance.T) if np.isfinite(covariance).all() else None
-    with np.errstate(all="ignore"):
-        found = np.sqrt(squares / slopes)
-    found[~np.isfinite(found) | (found <= 0.0)] = 1.0
-    return np.clip(found, LEAST, 1.0 / LEAST)
+    kind = what_is_learned(plan.metric, n)
+    if kind == "low_rank":
+        kept = [
+            row[4 * n :].reshape(-1, 2 * n)[:count]
+            for row, count in zip(moments, seen.tolist(), strict=True)
+        ]
+        rows = np.concatenate(kept)
+        return low_rank(rows[:, :n], rows[:, n:])
+    count, together = pooled(seen, moments, n, kind == "dense")
+    _, squares, _, slopes = together[: 4 * n].reshape(4, n)
+    if kind == "diagonal" or count < DRAWS_A_VALUE * n:
+        return diagonal(variances(squares, slopes))
+    covariance = together[4 * n :].reshape(n, n) / (count - 1.0)
+    covariance *= count / (count + 5.0)
+    covariance[np.diag_indices(n)] += np.maximum(squares / (count - 1.0) * 1e-3, LEAST)
+    return dense(0.5 * (covariance + covariance.T)) if np.isfinite(covariance).all() else None

@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import mask_of_results
-from tawa.cuppl.inference.adaptation import Plan, Report, may_be_dense, warm_up
+from tawa.cuppl.inference.adaptation import Plan, Report, moments_of, warm_up
 from tawa.cuppl.inference.ascent import ascent
 from tawa.cuppl.inference.checkpoint import Place
 from tawa.cuppl.inference.density import LEVELS, STEEP, Density
+from tawa.cuppl.inference.metrics import Metric, diagonal, sizes
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.failures import HEAP_FULL, UnboundedRecursion
@@ -56,16 +57,17 @@ class NutsChain:
 
 def sizes_of_arrays(plan: Plan, n: int, words: int) -> dict[int, int]:
     """How many floats each array of a sampler has, by the word that holds its address."""
-    metric = n * n if may_be_dense(plan, n) else n
+    metric, roots = sizes(plan.metric, n)
     return {
-        k.WORK: k.work_size(n, words), k.MOMENTS: 4 * n + n * n, k.METRIC: metric,
-        k.FACTOR: metric, k.COLUMNS: words * plan.draws, k.POSITIONS: n * plan.draws,
+        k.WORK: k.work_size(n, words), k.MOMENTS: moments_of(plan, n)[1], k.METRIC: metric,
+        k.FACTOR: roots, k.COLUMNS: words * plan.draws, k.POSITIONS: n * plan.draws,
         k.STATISTICS: len(k.KEPT) * plan.draws,
     }  # fmt: skip
 
 
-def set_words(s: Words, plan: Plan, words: int, limits: Limits) -> None:
+def set_words(s: Words, plan: Plan, n: int, words: int, limits: Limits) -> None:
     """What a sampler's words say from the beginning (of one chain, or of rows of them)."""
+    s[..., k.ROWS] = moments_of(plan, n)[0]
     s[..., k.WORDS], s[..., k.FUEL] = words, limits.max_steps
     s[..., k.LEAPFROGS], s[..., k.STRIDE] = plan.leapfrogs, plan.draws
     floats = s.view(np.float64)
@@ -104,7 +106,7 @@ class _Sampler:
 
     def __post_init__(self) -> None:
         density, plan = self.density, self.plan
-        set_words(self.s, plan, self.words, density.limits)
+        set_words(self.s, plan, density.dimension, self.words, density.limits)
         self.s[k.RESULTS] = density.results.ctypes.data
         for word, size in sizes_of_arrays(plan, density.dimension, self.words).items():
             self.arrays[word] = array = np.zeros(size)
@@ -116,13 +118,13 @@ class _Sampler:
         """Put the chain where the density was explored."""
         point, metric = first_point(self.density, self.words)
         self.arrays[k.WORK][: len(point)] = point
-        self.use(metric, np.sqrt(metric))
+        self.use(diagonal(metric))
 
-    def use(self, metric: Floats, factor: Floats) -> None:
-        """Go on with other variances, or another covariance."""
-        self.s[k.DENSE] = metric.ndim == 2
-        for word, array in ((k.METRIC, metric), (k.FACTOR, factor)):
-            self.arrays[word][: array.size] = array.reshape(-1)
+    def use(self, metric: Metric) -> None:
+        """Go on with another metric."""
+        self.s[k.KIND] = metric.kind
+        self.arrays[k.METRIC][: metric.words.size] = metric.words
+        self.arrays[k.FACTOR][: metric.roots.size] = metric.roots
 
     def call(self, symbol: str, *more: int) -> int:
         """Run machine code, with more room where it needs that; its last result."""
@@ -184,7 +186,7 @@ class _Together:
     ) -> None:  # fmt: skip
         self.samplers, self.words, self.each = samplers, words, each
         self.dimension = n = samplers[0].density.dimension
-        self.moments = np.zeros((len(samplers), 4 * n + n * n))
+        self.moments = np.zeros((len(samplers), moments_of(samplers[0].plan, n)[1]))
         for sampler, row in zip(samplers, self.moments, strict=True):
             if sampler.density.dimension != n:
                 raise samplers[0].density.changed()
@@ -201,9 +203,9 @@ class _Together:
         self.moments[chains] = 0.0
         self.words[chains, k.SEEN] = 0
 
-    def use(self, chain: int, metric: Floats, factor: Floats) -> None:
+    def use(self, chain: int, metric: Metric) -> None:
         """Give a chain a metric."""
-        self.samplers[chain].use(metric, factor)
+        self.samplers[chain].use(metric)
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""

@@ -3,7 +3,8 @@
 `m` is the meter of the tape (`tape.py`); `s`, the sampler, is an array of words named below. A
 *point* is a position, the gradient there, its log density and the first words of the results; an
 *end* of a trajectory is position, momentum and gradient. The metric is the inverse of the mass: a
-variance for each value, or the covariance (`DENSE`), with its roots or its Cholesky factor.
+variance for each value, the covariance, or of low rank (`KIND`); `inference/metrics.py` has what
+its words and its roots are.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tawa.cuppl.typing.failures import INVALID_PARAMETER, NAN_WEIGHT, REJECTED
 
 RESULTS = 0  # address of the results that the program writes
 WORDS = 1  # how many of them a point has
-DENSE = 2
+KIND = 2  # of the metric: 0: variances; 1: a covariance; -r: scales and r directions
 METRIC = 3  # address
 FACTOR = 4  # address
 WORK = 5  # address of the floats described at `work_size`
@@ -39,12 +40,13 @@ CENTRE = 11  # bits: dual averaging
 AVERAGED = 12  # bits
 ERROR = 13  # bits
 COUNT = 14
-MOMENTS = 15  # address: means and squares of positions, then of gradients
+MOMENTS = 15  # address: means and squares of positions, then of gradients; what `ROWS` says
 SEEN = 16  # positions in the moments
 COLUMNS = 17  # address: the kept results, a row each
 STRIDE = 18  # kept draws in all
 POSITIONS = 19  # address: the kept positions, n floats each
 STATISTICS = 20  # address: the rows named below, a number for each kept draw
+ROWS = 21  # positions with gradients in the moments; 0: none; -1: the products of positions
 STEP_GIVEN = 22  # whether others choose the step size
 EVALUATIONS = 23
 LEAVES = 24  # of the last transition, and of the piece below: how many, acceptance, weight
@@ -114,33 +116,64 @@ def add_column(n: int, column: Floats, factor: float, out: Floats) -> None:
 
 
 @native
-def velocity(n: int, dense: int, metric: Floats, p: Floats, out: Floats) -> None:
+def stretch(n: int, count: int, directions: Floats, amounts: Floats, v: Floats) -> None:
+    """Lengthen what a vector has along orthonormal directions, by these shares of it."""
+    for k in range(count):
+        direction = directions[k * n :]
+        add_column(n, direction, amounts[k] * dot(n, direction, v), v)
+
+
+@native
+def velocity(n: int, kind: int, metric: Floats, p: Floats, out: Floats) -> None:
     """The metric times a momentum."""
-    if dense == 0:
+    if kind == 1:
         for k in range(n):
-            out[k] = metric[k] * p[k]
+            out[k] = 0.0
+        for k in range(n):
+            add_column(n, metric[k * n :], p[k], out)
         return
     for k in range(n):
-        out[k] = 0.0
+        out[k] = metric[k] * p[k]
+    if kind < 0:
+        stretch(n, -kind, metric[n - kind :], metric[n:], out)
+        for k in range(n):
+            out[k] = metric[k] * out[k]
+
+
+@native
+def momentum(n: int, kind: int, metric: Floats, factor: Floats, p: Floats) -> None:
+    """Make a momentum of independent normal numbers."""
+    if kind == 1:
+        for i in range(n - 1, -1, -1):
+            total = p[i]
+            for j in range(i + 1, n):
+                total = total - factor[j * n + i] * p[j]
+            p[i] = total / factor[i * n + i]
+        return
+    if kind < 0:
+        stretch(n, -kind, metric[n - kind :], factor, p)
+        for k in range(n):
+            p[k] = p[k] / metric[k]
+        return
     for k in range(n):
-        add_column(n, metric[k * n :], p[k], out)
+        p[k] = p[k] / factor[k]
 
 
 @native
 def turns_back(
-    n: int, dense: int, metric: Floats, sums: Floats, start: Floats, p: Floats, room: Floats
+    n: int, kind: int, metric: Floats, sums: Floats, start: Floats, p: Floats, room: Floats
 ) -> bool:
     """Whether the piece of trajectory from a kept start to the last momentum begins to turn."""
     for k in range(n):
         room[k] = sums[k] - start[n + k]
     across = room[n:]
-    velocity(n, dense, metric, room, across)
+    velocity(n, kind, metric, room, across)
     return dot(n, start, across) <= 0.0 or dot(n, p, across) <= 0.0
 
 
 @native
 def turned(
-    n: int, dense: int, leaf: int, metric: Floats, sums: Floats, kept: Floats, p: Floats,
+    n: int, kind: int, leaf: int, metric: Floats, sums: Floats, kept: Floats, p: Floats,
     room: Floats,
 ) -> bool:  # fmt: skip
     """Whether one of the balanced pieces that end at a leaf begins to turn back.
@@ -150,7 +183,7 @@ def turned(
     slot = ones_in(leaf // 2)
     found = False
     while leaf % 2 == 1 and not found:
-        found = turns_back(n, dense, metric, sums, kept[2 * slot * n :], p, room)
+        found = turns_back(n, kind, metric, sums, kept[2 * slot * n :], p, room)
         slot = slot - 1
         leaf = leaf // 2
     return found
@@ -206,7 +239,7 @@ def leapfrog(ctx: Context, m: Ints, s: Ints, end: Floats, step: float) -> tuple[
     values = address_of(m[POSITION])
     for k in range(n):
         p[k] = p[k] + 0.5 * step * gradient[k]
-    velocity(n, s[DENSE], floats_at(s[METRIC]), p, speed)
+    velocity(n, s[KIND], floats_at(s[METRIC]), p, speed)
     for k in range(n):
         end[k] = end[k] + step * speed[k]
         values[k] = bits_of(end[k])
@@ -222,7 +255,7 @@ def kinetic(m: Ints, s: Ints, p: Floats) -> float:
     """Half of the squares of the momenta, by the metric."""
     n = m[DIMENSION]
     speed = scratch(m, s)
-    velocity(n, s[DENSE], floats_at(s[METRIC]), p, speed)
+    velocity(n, s[KIND], floats_at(s[METRIC]), p, speed)
     return 0.5 * dot(n, p, speed)
 
 
@@ -280,7 +313,7 @@ def grow(
             if done == 1 or log(next_uniform(ctx)) < change - weight:
                 keep_point(m, s, end, value, work[2 * size :])
             add_momentum(n, done - 1, sums, kept, p)
-            if turned(n, s[DENSE], done - 1, metric, sums, kept, p, room):
+            if turned(n, s[KIND], done - 1, metric, sums, kept, p, room):
                 return TURNING, 0
     return 0, 0
 
@@ -293,20 +326,11 @@ def begin(ctx: Context, m: Ints, s: Ints) -> float:
     size = 2 * n + 1 + s[WORDS]
     end = work[3 * size :]
     p = end[n:]
-    factor = floats_at(s[FACTOR])
     copy_floats(work, end, n)
     copy_floats(work[n:], end[2 * n :], n)
     for k in range(n):
         p[k] = normal_quantile(next_uniform(ctx))
-    if s[DENSE] == 0:
-        for k in range(n):
-            p[k] = p[k] / factor[k]
-    else:
-        for i in range(n - 1, -1, -1):
-            total = p[i]
-            for j in range(i + 1, n):
-                total = total - factor[j * n + i] * p[j]
-            p[i] = total / factor[i * n + i]
+    momentum(n, s[KIND], floats_at(s[METRIC]), floats_at(s[FACTOR]), p)
     copy_floats(end, end[3 * n :], 3 * n)
     s[LEAVES] = 0
     return work[2 * n] - kinetic(m, s, p)
@@ -318,7 +342,7 @@ def has_turned(m: Ints, s: Ints) -> bool:
     n = m[DIMENSION]
     ends = floats_at(s[WORK])[3 * (2 * n + 1 + s[WORDS]) :]
     across = scratch(m, s)
-    velocity(n, s[DENSE], floats_at(s[METRIC]), ends[6 * n :], across)
+    velocity(n, s[KIND], floats_at(s[METRIC]), ends[6 * n :], across)
     return dot(n, ends[n:], across) <= 0.0 or dot(n, ends[4 * n :], across) <= 0.0
 
 
@@ -460,7 +484,7 @@ def add_moments(n: int, seen: int, values: Floats, mean: Floats, squares: Floats
 
 @native
 def learn(m: Ints, s: Ints) -> None:
-    """Add the current point to the moments: of positions, of gradients, products of positions."""
+    """Add the current point to the moments: of positions, of gradients, and what `ROWS` says."""
     n = m[DIMENSION]
     work = floats_at(s[WORK])
     moments = floats_at(s[MOMENTS])
@@ -470,9 +494,12 @@ def learn(m: Ints, s: Ints) -> None:
         change[k] = work[k] - moments[k]
     add_moments(n, s[SEEN], work, moments, moments[n:])
     add_moments(n, s[SEEN], work[n:], moments[2 * n :], moments[3 * n :])
-    products = moments[4 * n :]
-    for k in range(n):
-        add_column(n, change, work[k] - moments[k], products[k * n :])
+    more = moments[4 * n :]
+    if s[ROWS] > 0:
+        copy_floats(work, more[2 * n * ((s[SEEN] - 1) % s[ROWS]) :], 2 * n)
+    if s[ROWS] < 0:
+        for k in range(n):
+            add_column(n, change, work[k] - moments[k], more[k * n :])
 
 
 @native
