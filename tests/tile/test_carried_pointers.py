@@ -139,3 +139,40 @@ def test_pointers_are_carried_alone() -> None:
     y = np.zeros_like(x)
     run(module, (1,), [x, y, 83, 70])
     np.testing.assert_array_equal(y[:, :70], x[:, :70])
+
+
+@tawa.jit
+def in_parts(x, out, stride, K, M: tl.constexpr, BK: tl.constexpr):
+    """Whole tiles, then some under a mask, then one more behind both loops."""
+    m, k = tl.arange(0, M), tl.arange(0, BK)
+    at = x + (m[:, None] * stride + k[None, :])
+    total = tl.zeros((M,), tl.float32)
+    for _ in range(0, K // BK):
+        total += tl.sum(tl.load(at).to(tl.float32), 1)
+        at += BK
+    for i in range(K // BK * BK, K, BK):
+        v = tl.load(at, mask=k[None, :] < K - i, other=0.0)
+        total += tl.sum(v.to(tl.float32), 1)
+        at += BK
+    total += tl.sum(tl.load(at).to(tl.float32), 1)
+    tl.store(out + m, total)
+
+
+@pytest.mark.parametrize("k", [0, 20, 64, 70])
+def test_parts_of_a_loop_go_on_from_each_other(k: int) -> None:
+    types = [parse_argument(t) for t in ("*f16:16", "*f32:16", "i32", "i32")]
+    module = lower_to_tile(in_parts, types, {"M": 16, "BK": 32})
+    simplify(module)
+    CarriedPointers().apply(module)
+    module.verify()
+    simplify(module)
+    loops = [line for line in str(module).splitlines() if "scf.for" in line]
+    assert len(loops) == 2
+    assert not any(re.search(r"tensor<[^>]*!tawa\.ptr", line.split("->")[-1]) for line in loops)
+    x = np.random.default_rng(0).standard_normal((16, 129)).astype(np.float16)
+    out = np.zeros(16, np.float32)
+    run(module, (1,), [x, out, x.shape[1], k])
+    # The last tile begins where the loops ended.
+    end = -(-k // 32) * 32
+    expected = x[:, :k].astype(np.float32).sum(1) + x[:, end : end + 32].astype(np.float32).sum(1)
+    np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-3)

@@ -82,8 +82,6 @@ def _repeats(pointers: SSAValue, axes: AxisAnalysis) -> bool:
 
 
 def _moved(argument: BlockArgument, index: int, loop: scf.ForOp) -> _Moved | None:
-    if loop.results[index].first_use is not None:
-        return None
     steps = _steps(terminator(loop.body.block).operands[index], argument)
     made = _made(loop.iter_args[index])
     return _Moved(argument, *made, steps) if steps and made else None
@@ -118,19 +116,30 @@ def _made(value: SSAValue) -> tuple[SSAValue, list[Operation]] | None:
     return None
 
 
+def _anew(tile: _Moved, base: SSAValue, old: SSAValue, before: Operation) -> None:
+    """Make a tile of pointers from where its scalar is now, in place of a carried one."""
+    if old.first_use is None:
+        return
+    block = before.parent_block()
+    assert block is not None
+    values: dict[SSAValue, SSAValue] = {tile.root: base}
+    for op in tile.chain:
+        new = op.clone(values)
+        block.insert_op_before(new, before)
+        values[op.results[0]] = new.results[0]
+    old.replace_all_uses_with(values[tile.chain[-1].results[0]])
+
+
 def _rewrite(loop: scf.ForOp, moved: list[_Moved]) -> None:
-    loop, bases, _ = carry(loop, [tile.root for tile in moved])
+    loop, bases, ends = carry(loop, [tile.root for tile in moved])
     body = loop.body.block
-    first, last = body.first_op, terminator(body)
-    assert first is not None
+    first, last, after = body.first_op, terminator(body), loop.next_op
+    assert first is not None and after is not None
     passed: list[SSAValue] = []
-    for tile, base in zip(moved, bases, strict=True):
-        values: dict[SSAValue, SSAValue] = {tile.root: base}
-        for op in tile.chain:
-            new = op.clone(values)
-            body.insert_op_before(new, first)
-            values[op.results[0]] = new.results[0]
-        tile.argument.replace_all_uses_with(values[tile.chain[-1].results[0]])
+    for tile, base, end in zip(moved, bases, ends, strict=True):
+        # The loop's own result, which another part of a split loop goes on from.
+        _anew(tile, end, loop.results[tile.argument.index - 1], after)
+        _anew(tile, base, tile.argument, first)
         following: SSAValue = base
         for step in tile.steps:
             advance = Map("addptr", [following, step])
