@@ -25,7 +25,8 @@ from tests.work import calls_made
 from tawa.axon.onnx import context
 from tawa.axon.onnx.graph import ModelInference
 from tawa.axon.onnx.shapes import ModelShapes
-from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.choices import smallest
+from tawa.axon.sizes.dims import ONE, Dim, total
 from tawa.axon.sizes.shapes import evaluate
 from tawa.axon.typing.errors import UnsupportedModel
 from tawa.functional.terms import Variable
@@ -226,3 +227,47 @@ def test_a_quotient_of_a_quotient_is_bounded_by_it():
     places = Dim.of(Variable("dim", "n")) // 4
     assert (places - (places * 6) // 7).least() == 0
     assert (places + 1 - ((places + 1) * 6) // 7).least() == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(-3, 3), st.integers(-5, 5), st.sampled_from([1, 2, 4, 8, 3, 6])),
+        min_size=2, max_size=3,
+    ),
+    st.integers(0, 40),
+)  # fmt: skip
+def test_bounds_of_quotients_of_one_size_hold(parts: list[tuple[int, int, int]], size: int):
+    count = Variable("count", "n")
+    whole = total((Dim.of(count) + more) // by * factor for factor, more, by in parts)
+    real = sum((size + more) // by * factor for factor, more, by in parts)
+    assert evaluate(whole, lambda _: size) == real
+    low, high = whole.least(), whole.most()
+    assert low is None or low <= real
+    assert high is None or high >= real
+    assert evaluate(whole // 2, lambda _: size) == real // 2
+
+
+def test_windows_of_halves_fill_them():
+    """Swin's second stage: half of the places is more than half of the half, and not nothing."""
+    size, count = (Dim.of(Variable(kind)) for kind in ("dim", "count"))
+    places, half = (count + 4) // 4, size - size // 2
+    assert (places - places // 2).least() == 1
+    assert (places - (places * 6 + places // 2) // 7).least() == 1
+    assert ((ONE - smallest([half * 2, ONE])) // 2).constant == 0
+
+
+def test_a_product_is_divided_by_its_expanded_factors():
+    """The number of windows times the batch, by the number of windows: the batch."""
+    nodes = [
+        node("Conv", ["x", "w"], ["p"], strides=[4, 4]),
+        node("Shape", ["p"], ["b"], end=1), node("Shape", ["p"], ["h"], start=2, end=3),
+        node("Shape", ["p"], ["w4"], start=3), *(
+            part for side in ("h", "w4") for part in (
+                node("Mul", [side, "six"], [f"{side}6"]), node("Div", [f"{side}6", "seven"],
+                [f"{side}q"]), node("Sub", [side, f"{side}q"], [f"{side}n"]))),
+        node("Mul", ["hn", "w4n"], ["windows"]), node("Mul", ["b", "windows"], ["all"]),
+        node("Div", ["all", "windows"], ["batch"]), node("ConstantOfShape", ["batch"], ["y"]),
+    ]  # fmt: skip
+    known = (constant("six", [6]), constant("seven", [7]))
+    inputs = [value("x", ["B", 3, "H", "W"]), value("w", [8, 3, 4, 4])]
+    assert shapes_of(model_of(nodes, inputs, known)).text("y") == "[B]"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from tawa.axon.onnx.context import Context, IllFormed, is_integer, rule
 from tawa.axon.onnx.values import Array, Value, object_array, tensor
 from tawa.axon.sizes.choices import largest, smallest
-from tawa.axon.sizes.dims import Dim, total
+from tawa.axon.sizes.dims import Dim, exact_quotient, total
 
 SAME_SHAPE = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Bernoulli Ceil Celu Clip Cos Cosh
 Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN
@@ -145,7 +145,11 @@ def _binary_contents(context: Context) -> Array | None:
     of = SIZE_VALUES[name]
     if name == "Mod" and context.flag("fmod"):
         of = _rest
-    result = mapped(of, *known)
+
+    def of_known(*dims: Dim) -> Any:
+        return of(context.least, *(context.solver.dim(dim) for dim in dims))
+
+    result = mapped(of_known, *known)
     if result is not None and name in COMPARISONS:
         return np.array([bool(d.constant) for d in result.ravel()]).reshape(result.shape)
     return result
@@ -190,14 +194,18 @@ NUMBER_VALUES: dict[str, Callable[[Array, Array], Array]] = {
 }  # fmt: skip
 
 
-def _quotient(a: Dim, b: Dim) -> Dim | None:
+Least = Callable[[Dim], "int | None"]
+"""What a size is known not to be below."""
+
+
+def _quotient(least: Least, a: Dim, b: Dim) -> Dim | None:
     """The quotient, rounded towards 0; None if the divisor may be 0."""
     if (b.constant or 0) < 0:
         a, b = -a, -b
-    if (b.least() or 0) < 1:
+    if (least(b) or 0) < 1:
         return None
-    low, high = a.least(), (-a).least()
-    if low is not None and low >= 0:
+    low, high = least(a), least(-a)
+    if exact_quotient(a, b) is not None or (low is not None and low >= 0):
         return a // b
     if high is not None and high >= 0:
         return -(-a // b)
@@ -205,37 +213,39 @@ def _quotient(a: Dim, b: Dim) -> Dim | None:
     return largest([a, zero]) // b - largest([-a, zero]) // b
 
 
-def _remainder(a: Dim, b: Dim) -> Dim | None:
+def _remainder(least: Least, a: Dim, b: Dim) -> Dim | None:
     """The rest with the divisor's sign; None if the divisor may be 0."""
-    return a % b if (b.constant or 0) < 0 or (b.least() or 0) >= 1 else None
+    return a % b if (b.constant or 0) < 0 or (least(b) or 0) >= 1 else None
 
 
-def _rest(a: Dim, b: Dim) -> Dim | None:
+def _rest(least: Least, a: Dim, b: Dim) -> Dim | None:
     """The rest with the dividend's sign; None if the divisor may be 0."""
-    quotient = _quotient(a, b)
+    quotient = _quotient(least, a, b)
     return None if quotient is None else a - quotient * b
 
 
-def _comparison(decide: Callable[[Dim], bool | None]) -> Callable[[Dim, Dim], int | None]:
-    def compare(a: Dim, b: Dim) -> int | None:
-        found = decide(a - b)
+def _comparison(
+    decide: Callable[[Least, Dim], bool | None],
+) -> Callable[[Least, Dim, Dim], int | None]:
+    def compare(least: Least, a: Dim, b: Dim) -> int | None:
+        found = decide(least, a - b)
         return None if found is None else int(found)
 
     return compare
 
 
-def _is_zero(difference: Dim) -> bool | None:
+def _is_zero(least: Least, difference: Dim) -> bool | None:
     if not difference.terms:
         return True
     for side in (difference, -difference):
-        low = side.least()
+        low = least(side)
         if low is not None and low > 0:
             return False
     return None
 
 
-def _is_positive(difference: Dim) -> bool | None:
-    low, high = difference.least(), (-difference).least()
+def _is_positive(least: Least, difference: Dim) -> bool | None:
+    low, high = least(difference), least(-difference)
     if low is not None and low > 0:
         return True
     return False if high is not None and high >= 0 else None
@@ -245,19 +255,28 @@ def _negated(value: bool | None) -> bool | None:
     return None if value is None else not value
 
 
+def _unbounded(of: Callable[[Iterable[Dim]], Dim]) -> Callable[..., Dim]:
+    """A function of any number of sizes for which bounds need not be known."""
+
+    def computed(_: Least, *sizes: Dim) -> Dim:
+        return of(sizes)
+
+    return computed
+
+
 COMPARISONS = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"}
 SIZE_VALUES: dict[str, Callable[..., Any]] = {
-    "Add": lambda a, b: a + b,
-    "Sub": lambda a, b: a - b,
-    "Mul": lambda a, b: a * b,
+    "Add": lambda _, a, b: a + b,
+    "Sub": lambda _, a, b: a - b,
+    "Mul": lambda _, a, b: a * b,
     "Div": _quotient,
     "Mod": _remainder,
-    "Max": lambda *options: largest(options),
-    "Min": lambda *options: smallest(options),
-    "Sum": lambda *items: total(items),
+    "Max": _unbounded(largest),
+    "Min": _unbounded(smallest),
+    "Sum": _unbounded(total),
     "Equal": _comparison(_is_zero),
     "Greater": _comparison(_is_positive),
-    "Less": _comparison(lambda d: _is_positive(-d)),
-    "GreaterOrEqual": _comparison(lambda d: _negated(_is_positive(-d))),
-    "LessOrEqual": _comparison(lambda d: _negated(_is_positive(d))),
+    "Less": _comparison(lambda least, d: _is_positive(least, -d)),
+    "GreaterOrEqual": _comparison(lambda least, d: _negated(_is_positive(least, -d))),
+    "LessOrEqual": _comparison(lambda least, d: _negated(_is_positive(least, d))),
 }

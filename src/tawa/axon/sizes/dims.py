@@ -367,16 +367,6 @@ def total(dims: Iterable[Dim]) -> Dim:
     return Dim((*kept, ((), offset)) if offset else tuple(kept))
 
 
-def times(factors: Iterable[int | Dim | tuple[Dim, int]]) -> Dim:
-    """The product of numbers, dimensions, and powers of dimensions."""
-    result = ONE
-    for factor in factors:
-        base, power = factor if isinstance(factor, tuple) else (Dim.of(factor), 1)
-        for _ in range(power):
-            result = result * base
-    return result
-
-
 ZERO = Dim(())
 ONE = Dim.of(1)
 
@@ -425,25 +415,39 @@ def _least_of_quotients(dim: Dim) -> int | None:
 
     They are quotients by numbers, or by sizes that they are multiplied by.
     """
-    found = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))}
-    inside = {f for floor in found.values() for f in floor.numerator.atoms()}
-    found = {m: floor for m, floor in found.items() if floor not in inside}  # those come later
+    floors = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))}
+    found = {m: (floor, _within(floor, floors.values())) for m, floor in floors.items()}
+    inside = {f for _, shown in found.values() for f in shown.numerator.atoms()}
+    found = {m: (floor, shown) for m, (floor, shown) in found.items() if floor not in inside}
     if not found:
-        return None
-    common = lcm(*(floor.denominator.constant or 1 for floor in found.values()))
+        return None  # those inside come later
+    common = lcm(*(shown.denominator.constant or 1 for _, shown in found.values()))
     parts: list[Dim] = []
     for monomial, c in dim.terms:
-        floor = found.get(monomial)
-        if floor is None:
+        if monomial not in found:
             parts.append(Dim(((monomial, c * common),)))
             continue
-        divisor, by = floor.denominator.constant or 1, floor.denominator.sole_variable
+        floor, shown = found[monomial]
+        divisor, by = shown.denominator.constant or 1, shown.denominator.sole_variable
         left = ((factor, power - (factor is by)) for factor, power in monomial if factor != floor)
         rest = tuple((factor, power) for factor, power in left if power)
-        quotient = floor.numerator - (floor.denominator - 1 if c > 0 else 0)
+        quotient = shown.numerator - (shown.denominator - 1 if c > 0 else 0)
         parts.append(quotient * Dim(((rest, c * (common // divisor)),)))
     low = total(parts).least()
     return None if low is None else -(-low // common)
+
+
+def _within(floor: Floor, others: Iterable[Floor]) -> Floor:
+    """A quotient as one of another quotient by a number, if it is: `x // 8` as `(x // 4) // 2`."""
+    divisor = floor.denominator.constant or 0
+    best, found = 1, floor
+    for other in others:
+        by = other.denominator.constant or 0
+        if best < by < divisor and divisor % by == 0:
+            rest = exact_quotient(floor.numerator - other.numerator, Dim.of(by))
+            if rest is not None:
+                best, found = by, Floor(Dim.of(other) + rest, Dim.of(divisor // by))
+    return found
 
 
 def _floor_of(monomial: Monomial) -> Floor | None:
@@ -508,6 +512,10 @@ def _quotient_by_number(top: Dim, divisor: int) -> Dim:
         divisor //= shared
     if divisor == 1:
         return whole + rest
+    if any(isinstance(factor, Atom) for factor in rest.factors()):  # else it has no upper bound
+        low, high = rest.least(), rest.most()
+        if None not in (low, high) and (low or 0) // divisor == (high or 0) // divisor:
+            return whole + (low or 0) // divisor
     inner = _lone_floor(rest)
     if inner is not None:
         floor, by = inner

@@ -19,10 +19,10 @@ from tawa.axon.sizes.dims import (
     divide_monomial,
     exact_quotient,
     factor_least,
-    times,
 )
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.monomials import Factor, Monomial
+from tawa.axon.sizes.products import times
 from tawa.axon.sizes.state import SolverState
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Variable

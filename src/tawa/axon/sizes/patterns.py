@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tawa.axon.sizes.dims import Dim, times
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.products import times
 from tawa.axon.sizes.shapes import Item, Shape, tensor
 from tawa.functional.terms import Origin, Scheme, Variable, arrows
 

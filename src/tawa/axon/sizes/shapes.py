@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tawa.axon.sizes.dims import Dim, times, total
+from tawa.axon.sizes.dims import Dim, total
 from tawa.axon.sizes.measures import Measured, Rank, Size
+from tawa.axon.sizes.products import times
 from tawa.functional.terms import Con, Term, Variable
 
 Item = Dim | Variable

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from tawa.axon.sizes.constraints import AtLeast, Equal
 from tawa.axon.sizes.dims import Dim, Floor, kind_least
+from tawa.axon.sizes.products import factored
 from tawa.axon.sizes.shapes import Shape, as_shape
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Origin, Variable
@@ -66,8 +68,17 @@ class SolverState(Solver):
         exact = self._exact(dim)
         if exact is not None:
             return exact[0]
-        return max((low for view in self._views(dim) if (low := view.least()) is not None),
-                   default=None)  # fmt: skip
+        lows = [low for view in self._views(dim) if (low := view.least()) is not None]
+        return max(lows) if lows else self._least_of_product(dim)
+
+    def _least_of_product(self, dim: Dim) -> int | None:
+        """The bound of a product of two sums, neither of them negative, plus a number."""
+        for offset in dict.fromkeys((0, dim.offset)):
+            lows = [self.least(factor) for factor in factored(dim - offset)]
+            known = [low for low in lows if low is not None and low >= 0]
+            if known and len(known) == len(lows):
+                return prod(known) + offset
+        return None
 
     def limits(self, dim: Dim) -> Iterator[tuple[int | None, int | None]]:
         """Numbers that a dimension is not below and not above, by different bounds."""

@@ -1,0 +1,38 @@
+"""Products of dimensions, and sums that are products of sums, as `h*w - h*q - w*p + p*q` is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tawa.axon.sizes.dims import ONE, Dim, common_monomial, divide_monomial, exact_quotient
+
+MAX_WEIGHT = 64
+"""Symbols and numbers of a sum above which no factors of it are sought."""
+
+
+def factored(dim: Dim) -> tuple[Dim, ...]:
+    """Two dimensions of which this is the product, neither a number, if they are found."""
+    if len(dim.terms) < 2 or dim.weight > MAX_WEIGHT:
+        return ()
+    common = common_monomial(dim)
+    if common:
+        return Dim(((common, 1),)), divide_monomial(dim, common)
+    for factor in dim.factors():
+        linear = dim.linear_in(factor)
+        slope, rest = linear or (dim, dim)
+        if len(slope.terms) < 2 or not rest.terms:
+            continue
+        other = exact_quotient(rest, slope)
+        if linear is not None and other is not None:
+            return slope, other + Dim.of(factor)
+    return ()
+
+
+def times(factors: Iterable[int | Dim | tuple[Dim, int]]) -> Dim:
+    """The product of numbers, dimensions, and powers of dimensions."""
+    result = ONE
+    for factor in factors:
+        base, power = factor if isinstance(factor, tuple) else (Dim.of(factor), 1)
+        for _ in range(power):
+            result = result * base
+    return result
