@@ -22,7 +22,7 @@ from tawa.kernels.conv import (
     reference,
 )
 from tawa.kernels.conv_explain import explain
-from tawa.kernels.conv_gradients import conv_transpose
+from tawa.kernels.conv_gradients import conv_transpose, gradient_of_filters, gradient_of_images
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.convolution.activations import ACTIVATIONS
 from tawa.kernels.convolution.depthwise_plans import Runs, fastest, ordered
@@ -226,6 +226,7 @@ def test_refusals(x: tuple[int, ...], w: tuple[int, ...], arguments: dict[str, A
     ("out", "words"),
     [
         (np.zeros((1, 6, 6, 32), np.int16), "`out` is of an element type"),
+        (np.frombuffer(bytes(2304), np.float16).reshape(1, 6, 6, 32), "`out` is read-only"),
         (np.lib.stride_tricks.as_strided(np.zeros(4096, np.float16), (1, 6, 6, 32),
                                          (2048, 0, 64, 2)), "elements of `out` overlap"),
     ],
@@ -299,6 +300,42 @@ def test_blocks_that_no_thread_computes(config: Any, words: str):
     x, w = images(0, 1, 8, 8, 32), images(1, 32, 3, 3, 1)
     with pytest.raises(ConvolutionNotPossible, match=f"`config` .*{words}"):
         conv2d(x, w, None, config, groups=32)
+
+
+IMAGES, FILTERS = images(0, 1, 8, 8, 16), images(1, 32, 3, 3, 16)
+RESULTS = images(2, 1, 6, 6, 32)
+WRONG: dict[str, tuple[Any, str]] = {
+    "x": (lambda: conv2d([[1.0]], FILTERS), "`x` is no array"),
+    "w": (lambda: conv2d(IMAGES, None), "`w` is no array"),
+    "out": (lambda: conv2d(IMAGES, FILTERS, [1]), "`out` is no array"),
+    "bias": (lambda: conv2d(IMAGES, FILTERS, bias=1.0), "`bias` is no array"),
+    "residual": (lambda: conv2d(IMAGES, FILTERS, residual=[1]), "`residual` is no array"),
+    "dtype": (lambda: conv2d(IMAGES, FILTERS, dtype="half"), "`dtype` of 'half'"),
+    "activation": (lambda: conv2d(IMAGES, FILTERS, activation=abs), "`activation` is no function"),
+    "causal": (
+        lambda: conv1d(IMAGES[0], FILTERS[:, 0], causal=True, padding=1), "`padding` of 1"),
+    "shape of images": (
+        lambda: gradient_of_images(RESULTS, FILTERS, "1884"), "`shape` of '1884'"),
+    "dy": (lambda: gradient_of_images(None, FILTERS, IMAGES.shape), "`dy` is no array"),
+    "shape of filters": (
+        lambda: gradient_of_filters(RESULTS, IMAGES, (32, 3, -3, 16)), "`shape` of .*-3"),
+    "type of a gradient": (
+        lambda: gradient_of_filters(RESULTS, IMAGES, FILTERS.shape, dtype="int8"), "`dtype` of"),
+    "transposed": (lambda: conv_transpose(3, FILTERS), "`x` is no array"),
+    "batch norm": (
+        lambda: fold_batch_norm(RESULTS[0, 0, 0], *[RESULTS[0, 0, 0, :3]] * 3), "`offset` of"),
+    "explained": (lambda: explain(IMAGES, 3), "`w` is no array"),
+    "windows": (lambda: im2win(IMAGES, None), "`conv` is a NoneType"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_an_argument_that_does_not_fit_is_named_where_the_call_is(what: str):
+    call, words = WRONG[what]
+    with pytest.raises(ConvolutionNotPossible, match=words) as found:
+        call()
+    assert found.value.span is not None
+    assert found.value.span.file == __file__
 
 
 def test_refusals_of_types_and_outputs():

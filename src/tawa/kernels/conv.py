@@ -143,6 +143,11 @@ def conv1d(
     """
     require_rank(x, w, 3)
     if causal:
+        if padding != 0:
+            raise ConvolutionNotPossible(
+                f"`causal` says the padding, and `padding` of {padding!r} does, too",
+                expected="one of the two",
+            )
         (step,) = numbers(dilation, "dilation", 1, 1)
         padding = (step * (w.shape[1] - 1), 0)
     if isinstance(padding, tuple | list) and len(padding) == 2:
@@ -189,6 +194,14 @@ def fold_batch_norm(
 
     (y + bias - mean) / sqrt(variance + eps) * weight + offset = y * scale + the new bias.
     """
+    own = {"weight": weight, "offset": offset, "mean": mean, "variance": variance, "bias": bias}
+    for name, given in own.items():
+        if given is not None and tuple(given.shape) != tuple(weight.shape):
+            raise ConvolutionNotPossible(
+                f"`{name}` of a batch norm is not like `weight`",
+                expected=f"{list(weight.shape)}, a number for each filter",
+                found=f"{list(given.shape)}",
+            )
     scale = weight * (variance + eps) ** -0.5
     return scale, offset + scale * ((0 if bias is None else bias) - mean)
 

@@ -16,7 +16,7 @@ from typing import Any
 import tawa
 import tawa.language as tl
 from tawa.kernels.convolution.activations import ACTIVATIONS
-from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible
+from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible, require_array
 from tawa.kernels.gemm_operands import PIECE, address, empty, strides, type_name
 
 TYPES = "float16", "bfloat16"
@@ -60,9 +60,10 @@ def activation_of(relu: bool, activation: Any) -> Any:
     if activation is None:
         return ACTIVATIONS["relu"] if relu else None
     found = ACTIVATIONS.get(activation) if isinstance(activation, str) else activation
-    if relu or not callable(found):
+    if relu or not isinstance(found, type(ACTIVATIONS["relu"])):
+        named = "is no known function" if not callable(found) else "is no function of a tile"
         raise ConvolutionNotPossible(
-            "two activations were given" if relu else "`activation` is no known function",
+            "two activations were given" if relu else f"`activation` {named}",
             expected=f"one of {', '.join(ACTIVATIONS)}, or a `@tawa.jit` function of a tile",
             found=f"activation={activation!r}" + (" and relu=True" if relu else ""),
         )
@@ -78,11 +79,22 @@ def result_type(x: Any, w: Any, dtype: str | None) -> str | None:
             expected=f"one of {', '.join(TYPES + NARROW_TYPES)}, both the same",
             found=f"x of {kinds[0]} and w of {kinds[1]}",
         )
+    check_result_type(dtype)
     return dtype or ("bfloat16" if kinds[0] in NARROW_TYPES else None)
+
+
+def check_result_type(dtype: Any) -> None:
+    """Raise ConvolutionNotPossible unless results may be of the type of this name, or of none."""
+    if dtype is not None and dtype not in RESULTS:
+        raise ConvolutionNotPossible(
+            f"`dtype` of {dtype!r} is not possible",
+            expected=f"one of {', '.join(map(repr, RESULTS))}, or None for that of the images",
+        )
 
 
 def check_output(conv_shape: tuple[int, ...], out: Any, read: dict[str, Any]) -> None:
     """Raise ConvolutionNotPossible unless `out` has room for a result, apart from what is read."""
+    require_array("out", out)
     steps = strides(out)
     if tuple(out.shape) != conv_shape or (steps[-1] != 1 and out.shape[-1] > 1):
         raise ConvolutionNotPossible(
@@ -101,6 +113,10 @@ def check_output(conv_shape: tuple[int, ...], out: Any, read: dict[str, Any]) ->
             expected="strides that lead to an element of its own for each index",
             found=f"{list(out.shape)} with strides {list(steps)}",
             hint="pass an array of its own, and copy what is to be repeated",
+        )
+    if not getattr(getattr(out, "flags", None), "writeable", True):
+        raise ConvolutionNotPossible(
+            "`out` is read-only", expected="an array that may be written", found="a read-only one"
         )
     for name, array in read.items():
         if array is not None and meet(out, array):
@@ -162,12 +178,16 @@ def meet(one: Any, other: Any) -> bool:
 def check_finish(finish: Finish, k: int, shape: tuple[int, ...]) -> None:
     """Raise ConvolutionNotPossible unless vectors are of the filters, a residual of the result."""
     for name, vector in (("scale", finish.scale), ("bias", finish.bias)):
+        if vector is not None:
+            require_array(name, vector, f"[{k}], a number for each filter")
         if vector is not None and tuple(vector.shape) != (k,):
             raise ConvolutionNotPossible(
                 f"`{name}` is not of the filters", expected=f"[{k}]",
                 found=f"{list(vector.shape)}",
             )  # fmt: skip
     residual = finish.residual
+    if residual is not None:
+        require_array("residual", residual, f"{list(shape)}")
     if residual is not None and (
         tuple(residual.shape) != shape or type_name(residual.dtype) not in RESULTS
     ):

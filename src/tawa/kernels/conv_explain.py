@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tawa.base.user_frames import entry
 from tawa.kernels.conv import few_channels, in_rows, pitch_of_rows
 from tawa.kernels.conv_layouts import workspace
 from tawa.kernels.convolution.depthwise_plans import fastest
 from tawa.kernels.convolution.kernels import conv_taps
 from tawa.kernels.convolution.plans import Tiling, planes, ranked
-from tawa.kernels.convolution.shapes import Convolution, Padding, Pair, convolution_of
+from tawa.kernels.convolution.shapes import (
+    Convolution,
+    Padding,
+    Pair,
+    convolution_of,
+    require_array,
+)
 from tawa.kernels.gemm_operands import PIECE
 from tawa.machine.chips import Chip
 
@@ -23,6 +30,7 @@ SIZE = 2
 """Bytes of an element of 16-bit types."""
 
 
+@entry
 def explain(
     x: Any,
     w: Any,
@@ -39,6 +47,8 @@ def explain(
     could run, the best tile, with its microseconds and the bytes that tiles load from L2 into
     shared memory, beside those of a load for each tap. Raises ConvolutionNotPossible.
     """
+    require_array("x", x)
+    require_array("w", w)
     conv = convolution_of(x, w, stride, padding, dilation, groups)
     return "\n".join(_lines(conv, chip or conv_taps.chip))
 

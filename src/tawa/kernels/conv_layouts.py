@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible
+from tawa.base.user_frames import entry
+from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible, require_array
 from tawa.kernels.gemm_operands import empty
 
 
+@entry
 def im2win(x: Any, conv: Convolution) -> Any:
     """Rows of windows [N, P, W, R, C] of images [N, H, W, C]: the rows under each row of results.
 
@@ -26,6 +28,7 @@ def im2win(x: Any, conv: Convolution) -> Any:
     return found
 
 
+@entry
 def im2col(x: Any, conv: Convolution) -> Any:
     """All pixels of all windows [N, P, Q, R, S, C] of images [N, H, W, C]: rows of a product."""
     _require_plain(x, conv)
@@ -49,6 +52,12 @@ def workspace(conv: Convolution, size: int = 2) -> dict[str, int]:
 
 
 def _require_plain(x: Any, conv: Convolution) -> None:
+    require_array("x", x, "[N, H, W, C]")
+    if not isinstance(conv, Convolution):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ConvolutionNotPossible(
+            f"`conv` is a {type(conv).__name__}",
+            expected="a Convolution of tawa.kernels.conv: sizes of images and filters",
+        )
     plain = conv.pad == ((0, 0), (0, 0)) and conv.dilation == (1, 1)
     if not plain or tuple(x.shape) != (conv.n, conv.h, conv.w, conv.c):
         raise ConvolutionNotPossible(

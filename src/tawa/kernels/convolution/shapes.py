@@ -187,8 +187,33 @@ NAMES = {3: "[N, L, C]", 4: "[N, H, W, C]", 5: "[N, D, H, W, C]"}
 FILTERS = {3: "[K, S, C / groups]", 4: "[K, R, S, C / groups]", 5: "[K, T, R, S, C / groups]"}
 
 
+def require_array(name: str, given: Any, what: str = "") -> None:
+    """Raise unless an argument is an array, of any library; `what` says of which sizes."""
+    if not isinstance(getattr(given, "shape", None), Sequence):
+        raise ConvolutionNotPossible(
+            f"`{name}` is no array",
+            expected=f"an array {what}" if what else "an array",
+            found=f"a {type(given).__name__}",
+        )
+
+
+def sizes_of(name: str, given: Any, expected: str) -> tuple[int, ...]:
+    """The sizes of an array that are given as numbers; raises ConvolutionNotPossible."""
+    try:
+        sizes = tuple(map(operator.index, given))
+    except TypeError:
+        sizes = ()
+    if not sizes or min(sizes) < 0:
+        raise ConvolutionNotPossible(
+            f"`{name}` of {given!r} is not possible", expected=f"{expected}: whole numbers from 0"
+        )
+    return sizes
+
+
 def require_rank(x: Any, w: Any, rank: int) -> None:
-    """Raise unless images and filters have so many dimensions."""
+    """Raise unless images and filters are arrays of so many dimensions."""
+    require_array("x", x, NAMES[rank])
+    require_array("w", w, FILTERS[rank])
     if len(x.shape) != rank or len(w.shape) != rank:
         names = {3: "three", 4: "four", 5: "five"}
         raise ConvolutionNotPossible(
