@@ -33,6 +33,7 @@ class Method(StrEnum):
 
     smc = "smc"
     importance = "importance"
+    tempered = "tempered"
     mh = "mh"
     nuts = "nuts"
     hmc = "hmc"
@@ -151,8 +152,9 @@ def infer(
             return model.importance(
                 particles, data=data, seed=seed, runs=runs, threads=threads, device=device
             )
-        case Method.mh:
-            return model.mh(draws, data=data, seed=seed, threads=threads, progress=True)
+        case Method.mh | Method.tempered:
+            count, moved = (draws, model.mh) if method is Method.mh else (particles, model.tempered)
+            return moved(count, data=data, seed=seed, threads=threads, progress=True)
         case Method.nuts | Method.hmc:
             chains = model.nuts if method is Method.nuts else model.hmc
             return chains(draws, data=data, seed=seed, device=device, checkpoint=checkpoint)

@@ -36,6 +36,7 @@ from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
 from tawa.cuppl.particle_chains import marginal_posterior, particle_chains
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
+from tawa.cuppl.tempered import tempered_posterior
 from tawa.cuppl.typing.errors import UnsupportedMethod
 from tawa.cuppl.typing.language import checked_program, is_worth_keeping
 from tawa.functional import syntax as s
@@ -99,7 +100,8 @@ class Model:
     def traced(self, entry: str) -> Executable:
         """Code that records its choices."""
         if entry not in self._executables:
-            lowered = (lower_traced if entry == "mh_chain" else lower_enumerated)(self.elaborated)
+            lowering = lower_enumerated if entry == "enumerate_paths" else lower_traced
+            lowered = lowering(self.elaborated)
             self._executables[entry] = Executable.build(lowered, entry)
         return self._executables[entry]
 
@@ -250,6 +252,29 @@ class Model:
         posterior = ChainPosterior(self.elaborated, runs, self.names, "mh", {"accepted": accepted})
         posterior.warn()
         return posterior
+
+    def tempered(
+        self,
+        particles: int = 1000,
+        *,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        sweeps: int = 5,
+        ess_threshold: float = 0.5,
+        threads: int | None = None,
+        limits: Limits | None = None,
+        progress: bool = False,
+    ) -> Posterior:
+        """From the prior to the posterior by powers of the weight, for any program.
+
+        The power grows from 0 to 1, each time by as much as leaves the share `ess_threshold` of the
+        particles effective. They are resampled then, and each is moved as `mh` does, `sweeps` times
+        as often as it has choices; floats also walk. So posteriors that are far narrower than the
+        prior, or have several modes, are reached, and the evidence is estimated.
+        """
+        return tempered_posterior(
+            self, particles, data, seed, sweeps, ess_threshold, threads, limits, progress
+        )
 
     def nuts(
         self,

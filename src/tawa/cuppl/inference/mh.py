@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.natives import trace as k
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, TRACE_FULL
 
-__all__ = ["Chain", "run_chains"]
+__all__ = ["Chain", "on_threads", "run_chains"]
 
 Words = npt.NDArray[np.int64]
 SLICE = 20_000
@@ -38,7 +39,7 @@ class Chain:
     inputs: int
     depth: int = 1 << 13
     record: Record = field(default_factory=Record)
-    control: Words = field(default_factory=lambda: np.zeros(16, dtype=np.int64))
+    control: Words = field(default_factory=lambda: np.zeros(k.CHAIN_WORDS, dtype=np.int64))
     context: Words = field(default_factory=new_context)
     heap: Words = field(default_factory=lambda: np.empty(1 << 15, dtype=np.int64))
     rows: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
@@ -68,7 +69,7 @@ class Chain:
         c[k.BURN], c[k.THIN] = self.burn, self.thin
         c[k.CURRENT], c[k.SCRATCH] = self.buffers[0].ctypes.data, self.buffers[1].ctypes.data
         c[k.RESULTS], c[k.FUEL] = len(self.references), self.limits.max_steps
-        c[k.WEIGHTS] = self.weights.ctypes.data
+        c[k.WEIGHTS], c[k.POWER] = self.weights.ctypes.data, float_bits(1.0)
         self.context[FIELD["inputs"]] = self.inputs
         self.give_heap(0)
 
@@ -81,10 +82,13 @@ class Chain:
         """Go on to an iteration. Raises the error of a run that failed."""
         self.control[k.LAST] = last
         keep = int(any(self.references))
+        self.until_done("mh_chain", [self.control.ctypes.data, self.record.words.ctypes.data, keep])
+
+    def until_done(self, symbol: str, given: list[int]) -> None:
+        """Call machine code, with more room where it needs that."""
         while True:
             self.context[FIELD["depth_limit"]] = self.depth
-            given = [self.control.ctypes.data, self.record.words.ctypes.data, keep]
-            status = self.executable.call("mh_chain", self.context, given)
+            status = self.executable.call(symbol, self.context, given)
             if status == 0:
                 return
             self.make_room(status)
@@ -121,15 +125,18 @@ class Chain:
         self.give_heap(int(self.context[FIELD["heap"]]) - self.heap.ctypes.data)
 
 
+Kind = TypeVar("Kind", bound=Chain)
+
+
 class _Deeper(Exception):
     """The chain needs a deeper native stack: go on in a new thread."""
 
 
-class _Queue:
-    """Chains that wait for a thread."""
+class _Queue(Generic[Kind]):
+    """Chains that wait for a thread, which does some work with each."""
 
-    def __init__(self, chains: list[Chain], progress: Callable[[int], None] | None) -> None:
-        self.chains, self.progress = chains, progress
+    def __init__(self, chains: Sequence[Kind], work: Callable[[Kind], None]) -> None:
+        self.chains, self.do = chains, work
         self.waiting = list(chains)
         self.errors: list[BaseException] = []
         self.lock = threading.Lock()
@@ -142,7 +149,7 @@ class _Queue:
                     return
                 chain = self.waiting.pop(0)
             try:
-                _run(chain, self.progress if chain is self.chains[0] else None)
+                self.do(chain)
             except _Deeper:
                 with self.lock:
                     for other in self.chains:
@@ -176,7 +183,15 @@ def run_chains(
     """Run chains to their ends, at most `threads` at a time."""
     for chain in chains:
         chain.start()
-    queue = _Queue(chains, progress)
+    on_threads(chains, lambda one: _run(one, progress if one is chains[0] else None), threads)
+
+
+def on_threads(chains: Sequence[Kind], work: Callable[[Kind], None], threads: int) -> None:
+    """Do some work with each chain, at most `threads` at a time.
+
+    What fails for want of native stack is done again in a thread that has more.
+    """
+    queue = _Queue(chains, work)
     while queue.waiting and not queue.errors:
         queue.start(threads)
     if queue.errors:

@@ -40,10 +40,27 @@ class Record:
 
     def grow(self) -> None:
         """Twice the room."""
-        self._adopt()
+        self.adopt()
         self.resize(2 * int(self.words[k.CAPACITY]), 2 * int(self.words[k.POOL_SIZE]))
 
-    def _adopt(self) -> None:
+    def take(self, other: Record) -> None:
+        """Have the same accepted run as another record."""
+        for one in (self, other):
+            one.adopt()
+        sizes = [int(other.words[word]) for word in (k.CAPACITY, k.POOL_SIZE)]
+        if sizes != [int(self.words[word]) for word in (k.CAPACITY, k.POOL_SIZE)]:
+            self.words[k.OLD_COUNT] = 0
+            self.resize(*sizes)
+        for word in (k.OLD_KEYS, k.OLD_WORDS, k.OLD_DENSITY, k.OLD_POOL, k.TABLE):
+            self.arrays[word][:] = other.arrays[word]
+        self.words[k.OLD_COUNT] = other.words[k.OLD_COUNT]
+
+    def old(self, word: int) -> Words:
+        """An array of the accepted run, as long as that has choices."""
+        self.adopt()
+        return self.arrays[word][: int(self.words[k.OLD_COUNT])]
+
+    def adopt(self) -> None:
         """Sort the arrays by the roles that they have now (natives swap their addresses)."""
         by_address = {a.ctypes.data: a for a in self.arrays.values()}
         self.arrays = {word: by_address[int(self.words[word])] for word in self.arrays}

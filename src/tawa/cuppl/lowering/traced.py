@@ -100,7 +100,7 @@ class _Choices(Splitter):
             self.stop(item, IMPROPER)
         elif isinstance(item, Draw):
             self.families[item.family] = tuple(d.type for d in item.dsts)
-            site = self.const(item.site, I64)
+            site = self.const(2 * item.site + (item.dsts[0].type is F64), I64)
             self.emit(Call(item.dsts, f"choose_{item.family}", (site, *item.args)))
         elif isinstance(item, Call) and item.function in self.drawing:
             self.calls += 1
@@ -133,26 +133,45 @@ def _traced_choice(stem: str, results: tuple[Type, ...]) -> Function:
     family = FAMILIES[stem]
     b = FunctionBuilder(f"choose_{stem}", (I64, *_parameter_types(stem)), results)
     site, *parameters = b.params
-    key, index = b.call("trace_find", [site], [I64, I64])
-    b.fail_if(b.op("lti", index, b.const(-1)), TRACE_FULL, 0)
+    key, found = b.call("trace_find", [site], [I64, I64])
+    b.fail_if(b.op("lti", found, b.const(-1)), TRACE_FULL, 0)
     reuse, fresh, done = b.name("reuse"), b.name("fresh"), b.name("done")
-    out = b.reg(results[0], "value")
-    b.branch(b.op("gei", index, b.const(0)), reuse, fresh)
+    out, index = b.reg(results[0], "value"), b.reg(I64, "index")
+    b.copy([index], [found])
+    b.branch(b.op("gei", found, b.const(0)), reuse, fresh)
     b.open(reuse)
-    b.copy([out], [_recall(b, index, results[0])])
+    b.copy([out], [_recall(b, found, results[0])])
     b.jump(done)
     b.open(fresh)
+    if results[0] is F64:
+        _walk(b, family.log_density, parameters, key, index, out)
     b.copy([out], b.call(family.sample, parameters, results))
     b.jump(done)
     b.open(done)
-    density = b.call(family.drawn_density, [out, *parameters], [F64])[0]
-    # A reused value that is impossible now ends the run: it will be rejected.
+    _record(b, b.call(family.drawn_density, [out, *parameters], [F64])[0], key, index, out)
+    return b.finish()
+
+
+def _record(b: FunctionBuilder, density: Reg, key: Reg, index: Reg, out: Reg) -> None:
+    """Note a choice and return it; one that is impossible now ends the run, to be rejected."""
     lost = b.op("not", b.op("gtf", density, b.const(float("-inf"), F64)))
     b.fail_if(lost, REJECTED, 0)
-    word = _word(b, out)
-    b.call("trace_add", [key, word, density, index], [])
+    b.call("trace_add", [key, _word(b, out), density, index], [])
     b.end(Return((out,)))
-    return b.finish()
+
+
+def _walk(
+    b: FunctionBuilder, log_density: str, parameters: list[Reg], key: Reg, index: Reg, out: Reg
+) -> None:
+    """Draw a float near the old one and return it, if it is to walk; else go on."""
+    walked = b.call("trace_walk", [key], [I64])[0]
+    walk, draw = b.name("walk"), b.name("draw")
+    b.branch(b.op("gei", walked, b.const(0)), walk, draw)
+    b.open(walk)
+    b.copy([index], [walked])
+    b.copy([out], b.call("walk_from", [walked, key], [F64]))
+    _record(b, b.call(log_density, [out, *parameters], [F64])[0], key, index, out)
+    b.open(draw)
 
 
 def _recall(b: FunctionBuilder, index: Reg, type_: Type) -> Reg:

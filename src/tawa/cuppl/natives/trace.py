@@ -29,6 +29,7 @@ from tawa.cuppl.numeric.primitives import (
     new_ints,
     new_object,
 )
+from tawa.cuppl.numeric.special import normal_quantile
 from tawa.cuppl.translation.native import native
 
 INF = math.inf
@@ -58,7 +59,15 @@ TOLERANCE = 21  # bits: enumeration drops paths whose log probability is below
 PRUNED = 22  # bits: prior probability of the dropped paths
 FULL = 23  # set when the arrays are too small
 REPLAYED = 24  # choices of a run whose values are given
+WALKED = 25  # index of the old choice from which the current one may walk, or -1
+SCALES = 26  # address: pairs of an address and the bits of a scale, or 0: choices never walk
+SCALES_MASK = 27
 RECORD_WORDS = 32
+
+WALKING = 0.8
+"""How often a float walks, where it may: else it is drawn anew."""
+ORDERS = -5.0
+"""Distances are from this exponential of the scale to all of it."""
 
 TRACE_FULL = 15
 REJECTED = 14
@@ -70,7 +79,10 @@ FIRST_STACK = 256  # words
 
 @native
 def unique_key(ctx: Context, r: Ints, site: int) -> int:
-    """The address of a choice at a site, counted if the same calls led to it before."""
+    """The address of a choice at a site, counted if the same calls led to it before.
+
+    It is odd for a float; so is the number of its site.
+    """
     key = hash_mix(ctx.address, site)
     seen = address_of(r[SEEN])
     mask = r[TABLE_MASK]
@@ -88,7 +100,8 @@ def unique_key(ctx: Context, r: Ints, site: int) -> int:
             at = (at + 1) & mask
     count = seen[3 * at + 2]
     seen[3 * at + 2] = count + 1
-    return key if count == 0 else hash_mix(key, count + 1000003)
+    key = key if count == 0 else hash_mix(key, count + 1000003)
+    return (key & -2) | (site & 1)
 
 
 @native
@@ -119,7 +132,41 @@ def trace_find(ctx: Context, site: int) -> tuple[int, int]:
     if r[PROPOSED] == -1:
         return key, -1
     index = old_index(r, key)
+    r[WALKED] = index if index == r[PROPOSED] else -1
     return key, (-1 if index == r[PROPOSED] else index)
+
+
+@native
+def scale_of(r: Ints, key: int) -> float:
+    """How far the values of a choice lie apart in a population, or 0 if that is not known."""
+    scales = address_of(r[SCALES])
+    at = key & r[SCALES_MASK]
+    while scales[2 * at] != 0:
+        if scales[2 * at] == key:
+            return float_of_bits(scales[2 * at + 1])
+        at = (at + 1) & r[SCALES_MASK]
+    return 0.0
+
+
+@native
+def trace_walk(ctx: Context, key: int) -> int:
+    """Index of the old choice near which the next value is drawn, or -1 to draw it anew."""
+    r = address_of(ctx.trace)
+    index = r[WALKED]
+    if index < 0 or r[SCALES] == 0:
+        return -1
+    if scale_of(r, key) == 0.0:
+        return -1
+    return index if next_uniform(ctx) < WALKING else -1
+
+
+@native
+def walk_from(ctx: Context, index: int, key: int) -> float:
+    """A value near an old one, at a distance of any order: the same the other way round."""
+    r = address_of(ctx.trace)
+    words = address_of(r[OLD_WORDS])
+    distance = scale_of(r, key) * exp(ORDERS * next_uniform(ctx))
+    return float_of_bits(words[index]) + distance * normal_quantile(next_uniform(ctx))
 
 
 @native
@@ -282,6 +329,8 @@ SCRATCH = 12  # address of the current run's
 RESULTS = 13  # number of result words
 FUEL = 14
 WEIGHTS = 15  # address of the kept runs' log weights
+POWER = 16  # bits: of the weight, in what the chain goes to
+CHAIN_WORDS = 17
 
 CHOICES = 4  # words of an enumeration's control block: choices on all paths so far,
 MOST_CHOICES = 5  # and from how many on it ends
@@ -357,7 +406,8 @@ def mh_chain(ctx: Context, c: Ints, r: Ints, keep_heap: int) -> int:
         if status == 0:
             change = INF
             if found:
-                change = ctx.weight - float_of_bits(c[WEIGHT]) + float_of_bits(r[RATIO])
+                change = float_of_bits(c[POWER]) * (ctx.weight - float_of_bits(c[WEIGHT]))
+                change = change + float_of_bits(r[RATIO])
                 if count > 0 and r[COUNT] > 0:
                     change = change + log(float(count)) - log(float(r[COUNT]))
             if level < change:
