@@ -33,7 +33,12 @@ from tawa.cuppl.inference.variational import fit_normal
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
-from tawa.cuppl.particle_chains import marginal_posterior, particle_chains
+from tawa.cuppl.particle_chains import (
+    Marginal,
+    marginal_posterior,
+    nested_posterior,
+    particle_chains,
+)
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.tempered import tempered_posterior
@@ -480,10 +485,34 @@ class Model:
         type; the chain is over the choices of `prior`, and SMC estimates the likelihood of `main`.
         The draws that come back are those of the parameters.
         """
-        return marginal_posterior(
-            self, Model(self.module, prior), parameters, draws, particles, data, seed, threads,
-            limits,
-        )  # fmt: skip
+        marginal = Marginal(self, Model(self.module, prior), parameters, dict(data or {}))
+        return marginal_posterior(marginal, draws, particles, seed, threads, limits)
+
+    def smc2(
+        self,
+        draws: int = 200,
+        *,
+        parameters: str = "theta",
+        prior: str = "prior",
+        particles: int = 100,
+        sweeps: int = 1,
+        ess_threshold: float = 0.5,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+        progress: bool = False,
+    ) -> Posterior:
+        """SMC over an input of the program, of whose values each has a filter of `particles`.
+
+        The program is as for `pmmh`. `draws` values of the prior go from one weight of `main` to
+        the next together. When fewer than the share `ess_threshold` of them are effective they are
+        resampled, and their choices are moved, each about `sweeps` times. So the evidence is
+        estimated, and several modes are found.
+        """
+        marginal = Marginal(self, Model(self.module, prior), parameters, dict(data or {}))
+        return nested_posterior(
+            marginal, draws, particles, seed, sweeps, ess_threshold, limits, progress
+        )
 
     def enumerate(
         self,

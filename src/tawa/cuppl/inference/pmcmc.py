@@ -19,12 +19,15 @@ from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.inference.smc import Smc, SmcRun, run_smc
 from tawa.cuppl.natives import control as k
 from tawa.cuppl.natives import trace as tn
-from tawa.cuppl.typing.failures import TRACE_FULL, AllWeightsZero
+from tawa.cuppl.typing.failures import HEAP_FULL, TRACE_FULL, AllWeightsZero
+from tawa.functional.errors import FunctionalError
 
-__all__ = ["Draws", "gibbs_chain", "independent_chain", "marginal_chain"]
+__all__ = ["Draws", "Proposals", "gibbs_chain", "independent_chain", "marginal_chain"]
 
 FIRST_ATTEMPTS = 100
 """How often a chain may try to find a first run that has weight."""
+FIRST_HEAP = 1 << 20
+"""Words of the first heap for results of a prior."""
 
 Words = npt.NDArray[np.int64]
 
@@ -163,58 +166,81 @@ def marginal_chain(
     """
     random = np.random.Generator(np.random.Philox(key=seed))
     out = Draws()
-    lowered = prior.lowered
-    size = max(1, len(lowered.results))
-    record, control = Record(), np.zeros(16, dtype=np.int64)
-    result = np.zeros(size, dtype=np.int64)
-    heap = np.empty(1 << 20, dtype=np.int64)
-    out.memory.append(heap)
-    control[tn.SEED_LOW], control[tn.SEED_HIGH] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
-    control[tn.SCRATCH], control[tn.FUEL] = result.ctypes.data, limits.max_steps
-    context = workers.contexts[0]
-    context[FIELD["heap"]], context[FIELD["heap_end"]] = (
-        heap.ctypes.data, heap.ctypes.data + heap.nbytes,
-    )  # fmt: skip
-    weight, column = -math.inf, result.copy()
+    proposals, record = Proposals(prior, workers, seed, limits, out.memory), Record()
+    weight, column = -math.inf, proposals.result.copy()
     for iteration in range(draws):
-        control[tn.ITERATION] = iteration
         count = int(record.words[tn.OLD_COUNT])
         proposed = int(random.integers(count)) if count and weight > -math.inf else -1
-        ratio = _propose(prior, workers, control, record, proposed, seed, iteration)
-        new = estimate(result, iteration) if ratio > -math.inf else -math.inf
+        ratio = proposals.propose(record, proposed, iteration)
+        new = estimate(proposals.result, iteration) if ratio > -math.inf else -math.inf
         change = math.inf if proposed < 0 else new - weight + ratio
         if new > -math.inf and math.log(random.random()) < change:
-            prior.call("accept_run", context, [record.words.ctypes.data])
-            weight, column = new, result.copy()
+            proposals.accept(record)
+            weight, column = new, proposals.result.copy()
             out.accepted += 1
         out.columns.append(column)
         out.log_evidence.append(weight)
     return out
 
 
-def _propose(
-    prior: Executable, workers: Workers, control: Words, record: Record, proposed: int,
-    seed: int, iteration: int,
-) -> float:  # fmt: skip
-    """Run the prior with one choice drawn anew; log of the ratio of the choices' densities."""
-    status = TRACE_FULL
-    while status == TRACE_FULL:
+@dataclass(slots=True)
+class Proposals:
+    """Runs of a prior program of whose choices one, or all, are drawn anew."""
+
+    prior: Executable
+    workers: Workers
+    seed: int
+    limits: Limits
+    memory: list[Words]
+    """Heaps that results refer to: the last one has room."""
+    control: Words = field(default_factory=lambda: np.zeros(tn.CHAIN_WORDS, dtype=np.int64))
+    result: Words = field(init=False)
+    """Of the last run."""
+
+    def __post_init__(self) -> None:
+        self.result = np.zeros(max(1, len(self.prior.lowered.results)), dtype=np.int64)
+        c, seed = self.control, self.seed
+        c[tn.SEED_LOW], c[tn.SEED_HIGH] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+        c[tn.SCRATCH], c[tn.FUEL] = self.result.ctypes.data, self.limits.max_steps
+        self.new_heap(FIRST_HEAP)
+
+    def new_heap(self, words: int) -> None:
+        """A heap; the old ones stay for the results that are in them."""
+        self.memory.append(np.empty(words, dtype=np.int64))
+        context, base = self.workers.contexts[0], self.memory[-1].ctypes.data
+        context[FIELD["heap"]], context[FIELD["heap_end"]] = base, base + 8 * words
+
+    def propose(self, record: Record, proposed: int, iteration: int) -> float:
+        """Run with one choice drawn anew (all, if it is -1): log of the ratio of densities."""
+        self.control[tn.ITERATION] = iteration
 
         def work(thread: int, context: Words) -> int:
             del thread
             context[FIELD["draw"]] = context[FIELD["made"]] = 0
-            given = [control.ctypes.data, record.words.ctypes.data, proposed]
-            return prior.call("traced_run", context, given)
+            given = [self.control.ctypes.data, record.words.ctypes.data, proposed]
+            return self.prior.call("traced_run", context, given)
 
-        status = workers.run(work)[0]
-        if status == TRACE_FULL:
-            record.grow()
-    if status == tn.REJECTED:
-        return -math.inf
-    if status:
-        site = int(workers.contexts[0][FIELD["site"]])
-        raise failure(prior.lowered.elaborated, status, site, seed, 0, iteration)
-    words = record.words
-    ratio = float(words[tn.RATIO : tn.RATIO + 1].view(np.float64)[0])
-    old, new = int(words[tn.OLD_COUNT]), int(words[tn.COUNT])
-    return ratio + (math.log(old / new) if old and new else 0.0)
+        while (status := self.workers.run(work)[0]) in (TRACE_FULL, HEAP_FULL):
+            if status == TRACE_FULL:
+                record.grow()
+            elif 16 * len(self.memory[-1]) > self.limits.max_memory:
+                raise self.error(status, iteration)
+            else:
+                self.new_heap(2 * len(self.memory[-1]))
+        if status == tn.REJECTED:
+            return -math.inf
+        if status:
+            raise self.error(status, iteration)
+        words = record.words
+        ratio = float(words[tn.RATIO : tn.RATIO + 1].view(np.float64)[0])
+        old, new = int(words[tn.OLD_COUNT]), int(words[tn.COUNT])
+        return ratio + (math.log(old / new) if old and new else 0.0)
+
+    def error(self, status: int, iteration: int) -> FunctionalError:
+        """The error of a run that failed."""
+        site = int(self.workers.contexts[0][FIELD["site"]])
+        return failure(self.prior.lowered.elaborated, status, site, self.seed, 0, iteration)
+
+    def accept(self, record: Record) -> None:
+        """Be where the last run was."""
+        self.prior.call("accept_run", self.workers.contexts[0], [record.words.ctypes.data])

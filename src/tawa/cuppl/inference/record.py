@@ -55,6 +55,10 @@ class Record:
             self.arrays[word][:] = other.arrays[word]
         self.words[k.OLD_COUNT] = other.words[k.OLD_COUNT]
 
+    def walk_by(self, scales: Words) -> None:
+        """Let floats walk by these distances."""
+        self.words[k.SCALES], self.words[k.SCALES_MASK] = scales.ctypes.data, len(scales) // 2 - 1
+
     def old(self, word: int) -> Words:
         """An array of the accepted run, as long as that has choices."""
         self.adopt()

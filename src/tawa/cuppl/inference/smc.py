@@ -75,6 +75,11 @@ class Smc:
     other: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     heap: Words = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
     stacks: Words = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    logw: Floats = field(default_factory=lambda: np.zeros(0))
+    weights: Words = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    parents: Words = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    part: Words = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """What each thread has seen of a step."""
     capacity: int = 0
     """Words of the heap that may be used."""
     collections: tuple[int, int, int] = (0, 0, 0)
@@ -90,32 +95,40 @@ class Smc:
 
     def run(self) -> SmcRun:
         """Run to the end."""
+        self.begin()
+        while not self.turn():
+            pass
+        return self.finish(self.logw)
+
+    def begin(self) -> None:
+        """Make the memory of a run, and be where one was kept."""
         n = self.particles
         self.start()
-        logw = np.zeros(n)
-        weights, parents = np.zeros(n, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
-        part = np.zeros(8 * self.workers.count, dtype=np.int64)
-        arrays = [a.ctypes.data for a in (logw, weights, parents, part)]
-        go_on(self, logw)
+        self.logw = np.zeros(n)
+        self.weights, self.parents = np.zeros(n, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
+        self.part = np.zeros(8 * self.workers.count, dtype=np.int64)
+        go_on(self, self.logw)
+
+    def turn(self) -> bool:
+        """Let the threads run until they come back; whether all particles have ended."""
+        arrays = [a.ctypes.data for a in (self.logw, self.weights, self.parents, self.part)]
 
         def work(thread: int, context: Words) -> int:
             given = [self.control.ctypes.data, thread, *arrays]
             return self.executable.call("smc_thread", context, given)
 
-        while True:
-            outcome = self.workers.run(work)[0]
-            if self.progress is not None:
-                self.progress(int(self.control[k.STEP]))
-            if outcome == k.FINISHED:
-                return self.finish(logw)
-            if outcome == k.RUNNING:
-                self.between_steps(parents, logw)
-            if outcome == k.FAILED:
-                raise self.error(first_failure(self.control, part, k.OWN_STATUS))
-            if outcome == k.DEAD:
-                raise self.error(ALL_ZERO)
-            if outcome == k.NEED_ROOM:
-                self.make_room(int(np.bitwise_or.reduce(part[2::8])))
+        outcome = self.workers.run(work)[0]
+        if self.progress is not None:
+            self.progress(int(self.control[k.STEP]))
+        if outcome == k.RUNNING:
+            self.between_steps(self.parents, self.logw)
+        if outcome == k.FAILED:
+            raise self.error(first_failure(self.control, self.part, k.OWN_STATUS))
+        if outcome == k.DEAD:
+            raise self.error(ALL_ZERO)
+        if outcome == k.NEED_ROOM:
+            self.make_room(int(np.bitwise_or.reduce(self.part[2::8])))
+        return bool(outcome == k.FINISHED)
 
     def between_steps(self, parents: Words, logw: Floats) -> None:
         """What is done whenever the threads come back."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tawa.cuppl.cpu.executable import Executable
 from tawa.cuppl.cpu.memory import float_bits
 from tawa.cuppl.inference.mh import Chain, on_threads
+from tawa.cuppl.inference.population import effective, parents_of, scales_of
 from tawa.cuppl.inference.record import Record
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.natives import trace as k
@@ -108,14 +109,16 @@ def run_tempered(
             raise failure(executable.lowered.elaborated, ALL_ZERO, 1 << 60, seed, 0, 0)
         power, change = _next_power(weights, power, threshold)
         log_evidence += float(np.logaddexp.reduce(change)) - math.log(particles)
-        ancestors = ancestors[_resample(all_particles, change, random)]
+        parents = parents_of(change, random)
+        for slot in np.flatnonzero(parents != np.arange(particles)).tolist():
+            all_particles[slot].become(all_particles[int(parents[slot])])
+        ancestors = ancestors[parents]
         powers.append(power)
         done += sweeps * max(1, round(float(np.mean([one.choices for one in all_particles]))))
-        scales = _scales(all_particles)
+        scales = scales_of([one.record for one in all_particles])
         for one in all_particles:
             one.control[k.POWER] = float_bits(power)
-            one.record.words[k.SCALES] = scales.ctypes.data
-            one.record.words[k.SCALES_MASK] = len(scales) // 2 - 1
+            one.record.walk_by(scales)
         on_threads(all_particles, partial(_Particle.move, last=done), threads)
         if report is not None:
             report(round(100 * power))
@@ -137,56 +140,14 @@ def _next_power(weights: Floats, power: float, threshold: float) -> tuple[float,
     def added(new: float) -> Floats:
         return np.where(alive, (new - power) * np.where(alive, weights, 0.0), -math.inf)
 
-    def effective(new: float) -> float:
-        relative = np.exp(added(new) - added(new).max())
-        return float(relative.sum() ** 2 / (relative * relative).sum())
-
     wanted = threshold * float(alive.sum())
-    if not alive.all() and effective(1.0) < wanted:
+    if not alive.all() and effective(added(1.0)) < wanted:
         return power, added(power)
     low, high = power, 1.0
-    if effective(high) >= wanted:
+    if effective(added(high)) >= wanted:
         return high, added(high)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if effective(middle) >= wanted else (low, middle)
+        low, high = (middle, high) if effective(added(middle)) >= wanted else (low, middle)
     low = max(low, math.nextafter(power, 1.0))
     return low, added(low)
-
-
-def _scales(all_particles: list[_Particle]) -> Words:
-    """A table of how far the values of each choice of a float lie apart (`scale_of`)."""
-    records = [one.record for one in all_particles]
-    keys = np.concatenate([one.old(k.OLD_KEYS) for one in records])
-    values = np.concatenate([one.old(k.OLD_WORDS) for one in records])
-    odd = keys & 1 == 1
-    known, which = np.unique(keys[odd], return_inverse=True)
-    numbers = values[odd].view(np.float64)
-    size = np.bincount(which, minlength=len(known))
-    with np.errstate(all="ignore"):
-        mean = np.bincount(which, numbers, len(known)) / size
-        spread = np.sqrt(np.bincount(which, (numbers - mean[which]) ** 2, len(known)) / size)
-    mask = (1 << (2 * len(known) + 1).bit_length()) - 1
-    table = np.zeros(2 * mask + 2, dtype=np.int64)
-    for key, scale in zip(known.tolist(), spread.tolist(), strict=True):
-        if math.isfinite(scale) and scale > 0.0:
-            at = key & mask
-            while table[2 * at]:
-                at = (at + 1) & mask
-            table[2 * at], table[2 * at + 1] = key, float_bits(scale)
-    return table
-
-
-def _resample(all_particles: list[_Particle], change: Floats, random: np.random.Generator) -> Words:
-    """Systematic resampling: the parent of each particle, which stays where it is if it has one."""
-    count = len(all_particles)
-    shares = np.cumsum(np.exp(change - change.max()))
-    ends = np.ceil(count * shares / shares[-1] - random.random()).astype(np.int64)
-    ends[-1] = count
-    children: Words = np.diff(ends.clip(0, count), prepend=0)
-    parents = np.arange(count)
-    free = np.flatnonzero(children == 0)
-    parents[free] = np.repeat(np.arange(count), (children - 1).clip(0))
-    for slot in free.tolist():
-        all_particles[slot].become(all_particles[int(parents[slot])])
-    return parents
