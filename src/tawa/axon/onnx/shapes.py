@@ -92,15 +92,14 @@ class View:
         self.names = {v: dim for v, dim in self.names.items() if dim.sole_variable is not v}
         self.rooms: dict[Atom, dict[Dim, None]] = {}
         for room in dict.fromkeys(walk.rooms):
-            room = Room(self._renamed(room.size), room.stride)
+            room = Room(walk.solver.dim(room.size), room.stride)
             for atom in room.quotients():
                 self.rooms.setdefault(atom, {})[room.size + 1] = None
         self._shown: dict[Dim, Dim] = {}
 
     def _renamed(self, dim: Dim) -> Dim:
-        found = self.walk.solver.dim(dim)
-        is_own = self.names.keys().isdisjoint(found.free)
-        return found if is_own else found.substitute(self.names.get)
+        """A size in the other walk's symbols."""
+        return dim if self.names.keys().isdisjoint(dim.free) else dim.substitute(self.names.get)
 
     def dims(self, name: str) -> Dims | None:
         """The sizes of a value."""
@@ -111,9 +110,10 @@ class View:
         """The size, if windows have room; it is unknown elsewhere."""
         found = self._shown.get(dim)
         if found is None:
-            found = self._renamed(dim)
-            atoms = dict.fromkeys(found.atoms()) if self.rooms else {}
+            known = self.walk.solver.dim(dim)
+            atoms = dict.fromkeys(known.atoms()) if self.rooms else {}
             needed = {size: None for atom in atoms for size in self.rooms.get(atom, ())}
-            found = unless(found, self.into.solver.fresh_count(), tuple(needed))
+            sizes = tuple(self._renamed(size) for size in needed)
+            found = unless(self._renamed(known), self.into.solver.fresh_count(), sizes)
             self._shown[dim] = found
         return found

@@ -512,15 +512,15 @@ def _quotient_by_number(top: Dim, divisor: int) -> Dim:
         divisor //= shared
     if divisor == 1:
         return whole + rest
-    if any(isinstance(factor, Atom) for factor in rest.factors()):  # else it has no upper bound
-        low, high = rest.least(), rest.most()
-        if None not in (low, high) and (low or 0) // divisor == (high or 0) // divisor:
-            return whole + (low or 0) // divisor
     inner = _lone_floor(rest)
     if inner is not None:
         floor, by = inner
         top = floor.numerator + by * rest.offset
         return whole + _quotient_by_number(top, by * divisor)
+    if any(isinstance(factor, Atom) for factor in rest.factors()):  # else it has no upper bound
+        low, high = rest.least(), rest.most()
+        if None not in (low, high) and (low or 0) // divisor == (high or 0) // divisor:
+            return whole + (low or 0) // divisor
     return whole + Dim.of(Floor(rest, Dim.of(divisor)))
 
 
