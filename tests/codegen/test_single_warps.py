@@ -15,20 +15,19 @@ def turned(x, y, N: tl.constexpr):
     at = tl.arange(0, N)
     v = tl.load(x + at[:, None] * N + at[None, :])
     for _ in range(3):
-        found = tl.sum(v, 0)
-        v = v * 0.5 + found[:, None]
+        v = v * 0.5 + tl.trans(v)
     tl.store(y + at[:, None] * N + at[None, :], v)
 
 
 @pytest.mark.parametrize(("warps", "barriers"), [(1, False), (4, True)])
 def test_lanes_of_a_warp_exchange_without_a_barrier(warps: int, barriers: bool) -> None:
     arrays = Arrays()
-    x, y = arrays.random("f32", 16, 16), arrays.output("f32", 16, 16)
+    x, y = arrays.random("f32", 32, 32), arrays.output("f32", 32, 32)
     expected = values(x)
     for _ in range(3):
-        expected = expected * 0.5 + expected.sum(0)[:, None]
+        expected = expected * 0.5 + expected.T
     compiled = check(
-        turned, (1,), [x, y], {1: expected}, 1e-5, ("tile", "hopper", "ptx"), N=16, num_warps=warps
+        turned, (1,), [x, y], {1: expected}, 1e-5, ("tile", "hopper", "ptx"), N=32, num_warps=warps
     )  # fmt: skip
     assert "named_barrier_sync" in compiled.stages["hopper"] or warps > 1
     code = sass.disassemble(compiled.cubin)[compiled.spec.entry]

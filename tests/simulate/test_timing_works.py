@@ -229,7 +229,8 @@ def warp_product(**changed: Any) -> Any:
     of = SimpleNamespace(**product, operand=lambda warps, side: operand)
     given: dict[str, Any] = {
         "product": of, "layout": SimpleNamespace(warps=4, registers=10), "a": VIEW, "b": VIEW,
-        "fetches": (FETCH, FETCH), "steps": 2, "instructions": 24, "chains": 3, **changed,
+        "fetches": (FETCH, FETCH), "steps": 2, "instructions": 24, "chains": 3,
+        "scalar_accesses": 12, **changed,
     }  # fmt: skip
     return SimpleNamespace(**given)
 
@@ -245,7 +246,7 @@ EACH = 4 * 16 * 8 / BYTES
         ({}, 2 * 8 * (5 + 12), 2 * 8 * 12 * EACH, 12 * 8), ({"a": HELD}, 8 * 17, 8 * 12 * EACH, 12 * 8),
         ({"a": HELD, "b": HELD}, 0, 0, 12 * 8), ({"way": "three"}, 2 * 8 * 17, 2 * 8 * 12 * EACH, 36 * 8),
         ({"fetches": (FETCH, None)}, 8 * 17 + TIMING.element_fetch * 20, 8 * 12 * EACH + 80, 12 * 8),
-        ({"way": "scalar"}, 2 * 8 * 17 + 10 * 64, 2 * 8 * 12 * EACH, None),
+        ({"way": "scalar"}, TIMING.element_fetch * 12 + 10 * 64, 48, None),
     ],
 )  # fmt: skip
 def test_products_of_warps(changed: Any, issue: float, shared: float, count: int | None) -> None:

@@ -19,6 +19,7 @@ from tawa.base.layout import REPLICA, Layout, blocked, register_map
 from tawa.base.types import PtrType, byte_size, element_of, is_float, shape_of
 from tawa.codegen.exchanges import layouts_of_exchange
 from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.lane_moves import lane_moves, moved
 from tawa.codegen.lane_swaps import lane_swaps
 from tawa.hopper.dialect.atomic import MemoryFence
 from tawa.hopper.dialect.fragment import (
@@ -190,6 +191,9 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
         for lanes, registers in swaps.bits:
             source = g.add(SwapBits(source, lanes, registers, layout))
         return g.add(Rearrange(source, swaps.registers, layout))
+    moves = lane_moves(source.type.layout, layout, size)
+    if moves is not None:
+        return moved(g, source, moves, layout)
     order, write, read = layouts_of_exchange(source.type.layout, layout, size)
     given = rearranged(g, _relabeled(g, source, source.type.layout.permuted(order)), write)
     place = exchanged(g, given, scratch_tile(read.shape, source.type.element_type))

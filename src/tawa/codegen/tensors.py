@@ -28,6 +28,7 @@ from tawa.codegen.fragments import (
     team_sync,
 )
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering
+from tawa.codegen.picking import picked
 from tawa.codegen.warp_parts import across_warps
 from tawa.hopper.dialect.access_text import CACHE_POLICIES, Manner
 from tawa.hopper.dialect.fragment import (
@@ -169,11 +170,20 @@ def linear(layout: Layout) -> Layout:
 
 
 def lower_reduce(g: GroupLowering, op: Reduce) -> None:
-    """In each thread, then across lanes, then across warps."""
+    """In each thread, then across lanes, then across warps; of a tile with one place, a pick."""
+    value = picked(g, op) or _reduced(g, op)
+    if shape_of(op.result.type):
+        wanted = g.layouts.of.get(op.result)
+        value.name_hint = op.result.name_hint
+        g.fragments[op.result] = convert(g, value, wanted) if wanted else value
+    else:
+        g.scalars[op.result] = g.add(Extract(value), op.result.name_hint)
+
+
+def _reduced(g: GroupLowering, op: Reduce) -> SSAValue:
     axis, kind = op.axis.value.data, op.kind.data
     source = reducible(g, op.value, axis)
-    assert isinstance(source.type, FragType)
-    layout = source.type.layout
+    layout = layout_of(source)
     own = g.add(ReduceRegisters(source, axis, kind))
     shared = halvings(layout, axis) if g.layouts.of.get(op.result) != layout.without(axis) else []
     if shared and shared[-1].layout == g.layouts.of.get(op.result):
@@ -184,12 +194,7 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
         rows = across_warps(g, value, layout, axis)
         parts = across_lanes(g, g.add(ReduceRegisters(rows, 0, kind)), layout_of(rows), 0, kind)
         value = g.add(Relabel(parts, layout.without(axis)))
-    if shape_of(op.result.type):
-        wanted = g.layouts.of.get(op.result)
-        value.name_hint = op.result.name_hint
-        g.fragments[op.result] = convert(g, value, wanted) if wanted else value
-    else:
-        g.scalars[op.result] = g.add(Extract(value), op.result.name_hint)
+    return value
 
 
 def across_lanes(

@@ -198,6 +198,15 @@ class Chip(Memory, Architecture):
         return int((self.costs.barrier + self.timing.fetch_latency) // self.costs.shuffle)
 
     @property
+    def lane_moves(self) -> int:
+        """Registers that other lanes give in the time of an exchange through shared memory.
+
+        Their shuffles do not wait for each other: each more takes the time of an instruction.
+        """
+        saved = self.costs.barrier + self.timing.fetch_latency - self.costs.shuffle
+        return 1 << int(saved // self.timing.scalar).bit_length() - 1
+
+    @property
     def remade_work(self) -> int:
         """Instructions that make a value again in the time of a load from shared memory.
 

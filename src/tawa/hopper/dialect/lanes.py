@@ -27,7 +27,7 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import FragType
 
-_SHUFFLE = """\
+SHUFFLE_FROM = """\
 template <class T> __device__ __forceinline__ T shuffle_from(T value, int source) {
   if constexpr (sizeof(T) >= 4) {
     return __shfl_sync(0xffffffffu, value, source);
@@ -133,7 +133,7 @@ class ShuffleAlong(HopperOp):
 
     def cuda(self, w: Writer) -> None:
         """A loop over registers."""
-        w.functions.setdefault("shuffle_from", _SHUFFLE)
+        w.functions.setdefault("shuffle_from", SHUFFLE_FROM)
         name, source, at = w.declare(self.value), w.name(self.operand), w.fresh("from_lane")
         below, extent = self.below.value.data, self.extent.value.data
         digit = f"lane / {below} % {extent}"

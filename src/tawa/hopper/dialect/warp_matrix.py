@@ -27,6 +27,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.ldmatrix import MOST_MATRICES, Fetch
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.register_words import held_word
+from tawa.hopper.dialect.scalar_products import ScalarOperand, scalar_operands
 from tawa.hopper.dialect.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.effects import SHARED, Effects, reads
@@ -41,6 +42,8 @@ LEAST_STEPS = 4
 MOST_UNROLLED = 128
 """Matrix instructions of a loop's body along K, at most: the whole loop of products of few rows
 (counted: half of it takes 15 registers and a quarter of the code more, twice changes none)."""
+SCALARS_UNROLLED = 32
+"""Multiplications, one by one, of a loop's body along K."""
 _WIDER: dict[Attribute, str] = {f32: "extf", f64: "extf", f16: "extf", i32: "extsi"}
 """Scalar functions that convert to a type, without loss."""
 
@@ -155,9 +158,7 @@ class WarpProduct(HopperOp):
         w.assign(name, w.name(self.accumulator), frag)
         product, k = self.product, w.fresh("along_k")
         if product.way == "scalar":
-            w.line("#pragma unroll 4")
-            with w.block(f"for (int {k} = 0; {k} < {product.inner}; ++{k})"):
-                self._scalars(w, name, k)
+            self._scalars(w, name, k)
             return
         assert isinstance(frag, FragType)
         sums = [name, *self._partial_sums(w, frag)]
@@ -269,16 +270,20 @@ class WarpProduct(HopperOp):
 
     def _element(self, w: Writer, side: int, at: tuple[str, str, str]) -> str:
         """One element of an operand, batch, row and column given, as what is multiplied."""
-        tile = (self.a, self.b)[side]
-        product, stored = self.product, element_in(tile)
-        address = self._address(w, side, at)
-        text = f"shared_load<{short_name(stored)}>({address})"
-        wanted = product.multiplied
-        if product.way == "scalar":
-            wanted = self._element_type
-        if stored != wanted:
-            text = FUNCTIONS[_WIDER[wanted]].cuda([stored], wanted).format(text)
-        return text
+        stored = element_in((self.a, self.b)[side])
+        return self._converted(
+            side, f"shared_load<{short_name(stored)}>({self._address(w, side, at)})"
+        )
+
+    def _converted(self, side: int, text: str) -> str:
+        """An element of an operand as what is multiplied."""
+        stored, product = element_in((self.a, self.b)[side]), self.product
+        wanted = self._element_type if product.way == "scalar" else product.multiplied
+        return (
+            text
+            if stored == wanted
+            else FUNCTIONS[_WIDER[wanted]].cuda([stored], wanted).format(text)
+        )
 
     @property
     def _element_type(self) -> Attribute:
@@ -426,25 +431,54 @@ class WarpProduct(HopperOp):
             for left, right in pairs if product.way == "three" else pairs[2:]:
                 w.line(f"{function}({c}, a_{left}, b_{right});")
 
+    @property
+    def _scalar_operands(self) -> tuple[list[ScalarOperand], int]:
+        assert isinstance(self.a.type, TileType) and isinstance(self.b.type, TileType)
+        tiles = self.a.type, self.b.type
+        return scalar_operands(self.layout, self.product.inner, tiles, self._turned)
+
+    @property
+    def scalar_accesses(self) -> int:
+        """A thread's loads of what it multiplies one by one."""
+        operands, step = self._scalar_operands
+        return sum(len(o.accesses(step)) for o in operands) * (self.product.inner // step)
+
     def _scalars(self, w: Writer, name: str, k: str) -> None:
-        """Every element of A and B that this thread needs of one k, then their products."""
-        layout, rank = self.layout, len(self.layout.shape)
-        type_ = c_type(self.accumulator.type)
-        places = [tuple(p) for p in layout.offsets(layout.reg).tolist()]
+        """Every element of A and B that this thread needs of a few k, then their products."""
+        operands, step = self._scalar_operands
+        inner = self.product.inner
+        places = [tuple(p) for p in self.layout.offsets(self.layout.reg).tolist()]
         names = w.fresh("a_part"), w.fresh("b_part")
-        needed: list[dict[tuple[int, ...], int]] = []
-        for side, array in enumerate(names):
-            keys = dict.fromkeys((*p[:-2], p[-2 + side]) for p in places)
-            needed.append({key: i for i, key in enumerate(keys)})
-            w.line(f"{type_} {array}[{len(keys)}];")
-            for key, i in needed[side].items():
-                batch = f"{self._start(side, -3)} + {key[0]}" if rank == 3 else "0"
-                outer = f"{self._start(side, -1 if side else -2)} + {key[-1]}"
-                at = (batch, k, outer) if side else (batch, outer, k)
-                w.line(f"{array}[{i}] = {self._element(w, side, at)};")
-        for r, place in enumerate(places):
-            a, b = (needed[side][(*place[:-2], place[-2 + side])] for side in (0, 1))
-            w.line(f"{name}[{r}] += {names[0]}[{a}] * {names[1]}[{b}];")
+        w.line(f"#pragma unroll {max(1, SCALARS_UNROLLED // (len(places) * step))}")
+        with w.block(f"for (int {k} = 0; {k} < {inner}; {k} += {step})"):
+            for side, operand in enumerate(operands):
+                self._fetch_scalars(w, side, names[side], operand, (k, step))
+            for part in range(step):
+                for r, place in enumerate(places):
+                    a, b = (
+                        operand.needed.index((*place[:-2], place[-2 + side])) * step + part
+                        for side, operand in enumerate(operands)
+                    )
+                    w.line(f"{name}[{r}] += {names[0]}[{a}] * {names[1]}[{b}];")
+
+    def _fetch_scalars(
+        self, w: Writer, side: int, array: str, operand: ScalarOperand, along: tuple[str, int]
+    ) -> None:
+        """What a thread needs of an operand for some steps along K."""
+        k, step = along
+        stored, rank = element_in((self.a, self.b)[side]), len(self.layout.shape)
+        w.line(f"{c_type(self.accumulator.type)} {array}[{len(operand.needed) * step}];")
+        for key, first, places in operand.accesses(step):
+            batch = f"{self._start(side, -3)} + {key[0]}" if rank == 3 else "0"
+            outer = f"{self._start(side, -1 if side else -2)} + {key[-1]}"
+            inner = f"{k} + {first}" if first else k
+            at = (batch, inner, outer) if side else (batch, outer, inner)
+            with w.block(""):
+                type_ = f"Vector<{short_name(stored)}, {operand.width}>"
+                w.line(f"const auto part = shared_load<{type_}>({self._address(w, side, at)});")
+                for i, place in enumerate(places):
+                    text = self._converted(side, f"part.values[{i}]")
+                    w.line(f"{array}[{place}] = {text};")
 
     # --- meaning --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from xdsl.ir import Operation
 
 from tawa.base.spans import Span, span_of
 from tawa.hopper.dialect.fragment import ShuffleXor
+from tawa.hopper.dialect.lane_moves import ShuffleFrom
 from tawa.hopper.dialect.lane_reduction import ReduceLanes
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.effects import (
@@ -75,7 +76,7 @@ def cause_of(op: Operation) -> str:
         return PRODUCING
     if touches(op, SHARED) or touches(op, PROXY):
         return SHARED_MEMORY
-    if touches(op, VOTE) or isinstance(op, ShuffleXor | ReduceLanes):
+    if touches(op, VOTE) or isinstance(op, ShuffleXor | ShuffleFrom | ReduceLanes):
         return LANES
     if isinstance(op, Map) and op.function.data in SPECIAL:
         return FUNCTIONS

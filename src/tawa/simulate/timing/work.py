@@ -24,6 +24,7 @@ from tawa.hopper.dialect.fragment import (
     ZeroUnless,
 )
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
+from tawa.hopper.dialect.lane_moves import ShuffleFrom
 from tawa.hopper.dialect.lane_reduction import ReduceLanes
 from tawa.hopper.dialect.ldmatrix import MATRIX_ROWS, ROW_BYTES
 from tawa.hopper.dialect.matrix import RoundOperand, Wgmma
@@ -146,7 +147,7 @@ def _reduce(op: ReduceRegisters, target: Chip) -> Work:
     return Work(float(count), float(alu))
 
 
-def _shuffle(op: ShuffleXor, target: Chip) -> Work:
+def _shuffle(op: ShuffleXor | ShuffleFrom, target: Chip) -> Work:
     count = registers(op.value)
     return Work(float(count), latency=target.costs.shuffle, ordered=True)
 
@@ -207,9 +208,16 @@ def _round(op: RoundOperand, target: Chip) -> Work:
 def _warp_product(op: WarpProduct, target: Chip) -> Work:
     """Fetches of a warp's operands and its matrix instructions, or scalar ones.
 
-    What is not fetched by `ldmatrix` comes element by element, with an address each.
+    What is not fetched by `ldmatrix` comes element by element, with an address each, or as vectors.
     """
     product, layout, timing = op.product, op.layout, target.timing
+    if product.way == "scalar":
+        accesses = op.scalar_accesses
+        return Work(
+            timing.element_fetch * accesses + layout.registers * product.inner,
+            shared=4 * accesses,
+            latency=timing.fetch_latency,
+        )
     per_fetch = 4 * ROW_BYTES * MATRIX_ROWS / target.shared_memory_bytes
     issue = shared = 0.0
     for side, fetch in enumerate(op.fetches):
@@ -223,10 +231,6 @@ def _warp_product(op: WarpProduct, target: Chip) -> Work:
         matrices = fetch.blocks * fetch.registers
         issue += iterations * (len(fetch.together()) + matrices * (fetch.words - 1))
         shared += iterations * matrices * per_fetch
-    if product.way == "scalar":
-        return Work(
-            issue + layout.registers * product.inner, shared=shared, latency=timing.fetch_latency
-        )
     along = product.inner // product.step
     count = op.instructions // op.steps * along * (3 if product.way == "three" else 1)
     depth = count / (op.instructions // op.steps) / op.chains
@@ -241,6 +245,7 @@ WORKS: dict[type[Operation], Callable[[Any, Chip], Work]] = {
     Copy: _each("value", 1.0),
     ReduceRegisters: _reduce,
     ShuffleXor: _shuffle,
+    ShuffleFrom: _shuffle,
     ReduceLanes: _lanes,
     VoteAny: lambda _op, target: Work(2.0, latency=target.costs.shuffle, ordered=True),
     ZeroUnless: lambda _op, _target: Work(4.0),
