@@ -11,7 +11,7 @@ from simulation import Arrays, check, values
 import tawa
 import tawa.language as tl
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, register_map
-from tawa.codegen.lane_moves import MOST_MOVES, Moves, lane_moves
+from tawa.codegen.lane_swaps import MOST_MOVES, Moves, lane_moves
 from tawa.runtime import sass
 
 

@@ -47,6 +47,7 @@ SUITE = (
     "layer_norm_backward_with_locks", "int8_rows_16", "sigmoid_attention", "cumulative_sum", "while_loop_with_early_return", "nested_loops_with_tuples_and_zero_trips",
     "scalars_of_all_types", "casts_of_integers", "reductions_of_three_dimensions", "blocks_changed_in_place",
     "gather_along_rows", "inline_assembly", "histogram", "copied_rows_that_start_anywhere", "walsh_transform",
+    "inverse_of_triangular_blocks",
 )  # fmt: skip
 """Kernels as public collections have them."""
 

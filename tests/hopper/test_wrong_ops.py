@@ -19,7 +19,7 @@ from tawa.hopper.dialect.copies import CopyAsync
 from tawa.hopper.dialect.fragment import Anchored, Rearrange, Relabel, ShuffleXor, Window
 from tawa.hopper.dialect.gather import SharedGather, SharedHistogram
 from tawa.hopper.dialect.lane_reduction import ReduceLanes
-from tawa.hopper.dialect.lanes import Assemble, ShuffleAlong, SwapBits
+from tawa.hopper.dialect.lanes import Assemble, ShuffleAlong, ShuffleFrom, SwapBits
 from tawa.hopper.dialect.matrix import PackOperand, Wgmma
 from tawa.hopper.dialect.memory import Stmatrix, Subtile
 from tawa.hopper.dialect.structure import OneThread, Role, SharedWarpGroup
@@ -161,6 +161,7 @@ RIGHT: dict[str, Callable[[], Operation]] = {
     "parts": lambda: assembled([(1, 1), (0, 0)]),
     "a digit": lambda: ShuffleAlong(frag(), 4, 8, 1),
     "the highest lane": lambda: swapped(16, 1),
+    "other lanes": lambda: ShuffleFrom(frag(), (1, 2, 4, 8, 0), (0, 16) * 8, ROWS),
     "anchors": lambda: anchored([0, 0], [0, 1]),
     "truth": lambda: anchored([0, 0], [0, 0], i1),
     "turned": lambda: Rearrange(frag(f32, FLAT), [1, 0], FLAT),
@@ -182,6 +183,8 @@ RIGHT: dict[str, Callable[[], Operation]] = {
 }  # fmt: skip
 
 WRONG: dict[str, tuple[Callable[[], Operation], str]] = {
+    "lanes of some registers": (lambda: ShuffleFrom(frag(), (1,), (0,), ROWS), "one lane"),
+    "a lane too high": (lambda: ShuffleFrom(frag(), (16,), (16,) * 16, ROWS), "from 0 to 31"),
     "odd registers": (lambda: role(registers=28), "multiple of 8"),
     "few registers": (lambda: role(registers=16), "from 24"),
     "many registers": (lambda: role(registers=264), "to 256"),

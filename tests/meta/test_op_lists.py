@@ -221,7 +221,7 @@ REASONS: dict[str, dict[str, str]] = {
         ): COVERED,
     },
     "simulate/timing/lines.py": {
-        "ReduceLanes, ShuffleXor": RULE,
+        "ReduceLanes, ShuffleFrom, ShuffleXor": RULE,
     },
     "simulate/timing/program.py": {
         "GlobalLoad, GlobalStore": FIELDS,
@@ -237,6 +237,9 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "tile/analysis/past_ends.py": {
         "ReduceWith, ScanWith": FIELDS,
+    },
+    "tile/analysis/singled_out.py": {
+        "Broadcast, ExpandDims": PATTERN,
     },
     "tile/passes/descriptor_pointers.py": {
         "DescLoad, DescSize, DescStore": RULE,

@@ -364,3 +364,46 @@ def latent_attention(a: Arrays) -> Launch:
     e = s @ values(kv)[:, :128] / s.sum(1, keepdims=True)
     args = [q, kv, a.output("f32", 16, 128), 70, 1 / 12]
     return Launch(mla_decode, (1,), args, {2: e}, {"H": 16, "DC": 128, "DR": 32, "BN": 32}, 1e-2)
+
+
+@tawa.jit
+def inverse_by_rows(a, o, n, S: tl.constexpr):
+    """Row after row of `(1 + A)^-1`, A strictly lower triangular; two blocks and the one below."""
+    r, at = tl.arange(0, S), a + tl.program_id(0) * 4 * S * S
+    places = r[:, None] * 2 * S + r[None, :]
+    lower = r[:, None] > r[None, :]
+    first = tl.where(lower, -tl.load(at + places), 0.0)
+    last = tl.where(lower, -tl.load(at + places + 2 * S * S + S), 0.0)
+    for i in range(1, tl.minimum(S, n)):
+        row = tl.sum(tl.where((r == i)[:, None], first, 0.0), 0)
+        row = row + tl.sum(row[:, None] * first, 0)
+        first = tl.where((r == i)[:, None], row, first)
+    for i in range(1, tl.minimum(S, n)):
+        row = tl.sum(tl.where((r == i)[:, None], last, 0.0), 0)
+        row = row + tl.sum(row[:, None] * last, 0)
+        last = tl.where((r == i)[:, None], row, last)
+    one = r[:, None] == r[None, :]
+    first, last = tl.where(one, 1.0, first), tl.where(one, 1.0, last)
+    below = tl.load(at + places + 2 * S * S)
+    below = tl.dot(last, below, input_precision="ieee")
+    below = -tl.dot(below, first, input_precision="ieee")
+    out = o + tl.program_id(0) * 4 * S * S + places
+    tl.store(out, first)
+    tl.store(out + S, tl.zeros([S, S], tl.float32))
+    tl.store(out + 2 * S * S, below)
+    tl.store(out + 2 * S * S + S, last)
+
+
+@case
+def inverse_of_triangular_blocks(a: Arrays) -> Launch:
+    x = a.random("f32", 3, 32, 32)
+    x[...] = x / 4
+    inverse = np.linalg.inv(np.eye(32) + np.tril(values(x), -1))
+    return Launch(
+        inverse_by_rows,
+        (3,),
+        [x, a.output("f32", 3, 32, 32), 16],
+        {1: inverse},
+        {"S": 16, "num_warps": 1},
+        tolerance=1e-5,
+    )

@@ -224,6 +224,17 @@ class Layout:
                 return None
         return found
 
+    def linear(self) -> Layout:
+        """The layout with row-major element numbers as its only coordinate."""
+        steps = _steps(self.shape)
+
+        def flat(modes: Modes) -> Modes:
+            return tuple(
+                m if m.dim == REPLICA else Mode(m.extent, 0, m.stride * steps[m.dim]) for m in modes
+            )
+
+        return Layout((math.prod(self.shape),), flat(self.reg), flat(self.lane), flat(self.warp))
+
     def permuted(self, order: tuple[int, ...]) -> Layout:
         """The layout of the transposed tile: new dimension `i` is old dimension `order[i]`."""
         new = {old: i for i, old in enumerate(order)} | {REPLICA: REPLICA}

@@ -10,17 +10,16 @@ import math
 from contextlib import nullcontext
 from dataclasses import replace
 
-from xdsl.dialects.builtin import IndexType, UnitAttr
+from xdsl.dialects.builtin import IndexType, UnitAttr, i32
 from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref.analysis.anchors import known_from
 from tawa.aref.dialect import ops as aref
-from tawa.base.layout import REPLICA, Layout, blocked, register_map
+from tawa.base.layout import LANES, REPLICA, Layout, Mode, Modes, blocked, register_map
 from tawa.base.types import PtrType, byte_size, element_of, is_float, shape_of
 from tawa.codegen.exchanges import layouts_of_exchange
 from tawa.codegen.group_lowering import GroupLowering
-from tawa.codegen.lane_moves import lane_moves, moved
-from tawa.codegen.lane_swaps import lane_swaps
+from tawa.codegen.lane_swaps import LANE_BITS, Moves, lane_moves, lane_swaps
 from tawa.hopper.dialect.atomic import MemoryFence
 from tawa.hopper.dialect.fragment import (
     Anchored,
@@ -31,7 +30,7 @@ from tawa.hopper.dialect.fragment import (
     Relabel,
     Undefined,
 )
-from tawa.hopper.dialect.lanes import SwapBits
+from tawa.hopper.dialect.lanes import ShuffleFrom, SwapBits
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
 from tawa.hopper.dialect.sync import ORDERS_MEMORY
 from tawa.hopper.dialect.types import FragType, TileType
@@ -193,12 +192,51 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
         return g.add(Rearrange(source, swaps.registers, layout))
     moves = lane_moves(source.type.layout, layout, size)
     if moves is not None:
-        return moved(g, source, moves, layout)
+        return _moved(g, source, moves, layout)
     order, write, read = layouts_of_exchange(source.type.layout, layout, size)
     given = rearranged(g, _relabeled(g, source, source.type.layout.permuted(order)), write)
     place = exchanged(g, given, scratch_tile(read.shape, source.type.element_type))
     found = g.add(SharedLoad(place, source.type.with_layout(read)))
     return _relabeled(g, rearranged(g, found, layout.permuted(order)), layout)
+
+
+def _moved(g: GroupLowering, source: SSAValue, moves: Moves, layout: Layout) -> SSAValue:
+    """A fragment in another layout, by these moves."""
+    for register, thread in moves.kept:
+        source = _kept_half(g, source, register, thread)
+    if moves.stays:
+        return g.add(Rearrange(source, moves.registers, layout))
+    source = g.add(Rearrange(source, moves.registers, layout))
+    return g.add(ShuffleFrom(source, moves.threads, moves.lanes, layout))
+
+
+def _kept_half(g: GroupLowering, source: SSAValue, register: int, thread: int) -> SSAValue:
+    """The registers whose number's bit is a bit of the thread's number."""
+    assert isinstance(source.type, FragType)
+    layout = source.type.layout
+    count = layout.registers
+    half = Layout((count // 2,), (Mode(count // 2, 0, 1),), (Mode(LANES, REPLICA, 0),),
+                  (Mode(layout.warps, REPLICA, 0),))  # fmt: skip
+    low = [r for r in range(count) if not r & register]
+    sides = [g.add(Rearrange(source, [r | bit for r in low], half)) for bit in (0, register)]
+    upper = g.add(Rearrange(_bit_of_thread(g, thread, layout.warps), [0] * len(low), half))
+    return g.add(Map("select", [upper, sides[1], sides[0]]))
+
+
+def _bit_of_thread(g: GroupLowering, bit: int, warps: int) -> SSAValue:
+    """Whether a bit of each thread's number is set: one register."""
+
+    def only(bits: int, bit: int) -> Modes:
+        if not 0 <= bit < bits:
+            return (Mode(1 << bits, REPLICA, 0),)
+        sides = (Mode(1 << bit, REPLICA, 0), Mode(1 << bits - 1 - bit, REPLICA, 0))
+        return (sides[0], Mode(2, 0, 1), sides[1])
+
+    lane, warp = only(LANE_BITS, bit), only(warps.bit_length() - 1, bit - LANE_BITS)
+    layout = Layout((2,), (), lane, warp)
+    number = g.add(Coordinate(0, 0, layout))
+    zero = g.add(Fill(g.constant(0), FragType.of(i32, layout)))
+    return g.add(Map("cmpi_ne", [number, zero]))
 
 
 def _relabeled(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:

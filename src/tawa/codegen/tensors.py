@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref.analysis.layouts import lane_parts
 from tawa.aref.analysis.spread_rows import Halving, halvings
 from tawa.aref.dialect import ops as aref
-from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point, register_map
+from tawa.base.layout import REPLICA, Layout, operand, point, register_map
 from tawa.base.types import byte_size, element_of, f32, shape_of
 from tawa.codegen.coalesce import store_layout
 from tawa.codegen.fragments import (
@@ -27,8 +27,8 @@ from tawa.codegen.fragments import (
     scratch,
     team_sync,
 )
+from tawa.codegen.gathers import picked
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering
-from tawa.codegen.picking import picked
 from tawa.codegen.warp_parts import across_warps
 from tawa.hopper.dialect.access_text import CACHE_POLICIES, Manner
 from tawa.hopper.dialect.fragment import (
@@ -123,8 +123,8 @@ def lower_reshape(g: GroupLowering, op: Reshape) -> None:
         return
     total = math.prod(shape)
     place = scratch(g, TileType.of(1, total, source.type.element_type, 0))
-    exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
-    flat = g.add(SharedLoad(place, FragType.of(source.type.element_type, linear(wanted))))
+    exchange(g, g.add(Relabel(source, source.type.layout.linear())), place)
+    flat = g.add(SharedLoad(place, FragType.of(source.type.element_type, wanted.linear())))
     g.fragments[op.result] = g.add(Relabel(flat, wanted))
 
 
@@ -153,20 +153,6 @@ def _groups(layout: Layout, grouped: Layout, axis: int, times: int) -> list[int]
     places[:, axis] //= times
     known = {tuple(p): i for i, p in enumerate(grouped.offsets(grouped.reg).tolist())}
     return [known[tuple(p)] for p in places.tolist()]
-
-
-def linear(layout: Layout) -> Layout:
-    """The layout with row-major element numbers as its only coordinate."""
-    scale = [math.prod(layout.shape[d + 1 :]) for d in range(len(layout.shape))]
-
-    def flat(modes: Modes) -> Modes:
-        return tuple(
-            m if m.dim == REPLICA else Mode(m.extent, 0, m.stride * scale[m.dim]) for m in modes
-        )
-
-    return Layout(
-        (math.prod(layout.shape),), flat(layout.reg), flat(layout.lane), flat(layout.warp)
-    )
 
 
 def lower_reduce(g: GroupLowering, op: Reduce) -> None:

@@ -12,7 +12,6 @@ from tawa.hopper.dialect.debug import DEBUG
 from tawa.hopper.dialect.fragment import FRAGMENT
 from tawa.hopper.dialect.gather import GATHERS
 from tawa.hopper.dialect.global_memory import GLOBAL_MEMORY
-from tawa.hopper.dialect.lane_moves import LANE_MOVES
 from tawa.hopper.dialect.lane_reduction import LANE_REDUCTION
 from tawa.hopper.dialect.lanes import LANE_OPS
 from tawa.hopper.dialect.matrix import MATRIX
@@ -38,6 +37,6 @@ OPS: tuple[type[HopperOp], ...] = (
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
 HOPPER = Dialect(
     "hopper",
-    [*OPS, *WARP_MATRIX, *LANE_OPS, *LANE_MOVES, *LANE_REDUCTION, *GATHERS, *ASSEMBLY, *DEBUG],
+    [*OPS, *WARP_MATRIX, *LANE_OPS, *LANE_REDUCTION, *GATHERS, *ASSEMBLY, *DEBUG],
     list(TYPES),
 )

@@ -14,8 +14,8 @@ from xdsl.ir import Operation
 
 from tawa.base.spans import Span, span_of
 from tawa.hopper.dialect.fragment import ShuffleXor
-from tawa.hopper.dialect.lane_moves import ShuffleFrom
 from tawa.hopper.dialect.lane_reduction import ReduceLanes
+from tawa.hopper.dialect.lanes import ShuffleFrom
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.effects import (
     COPYING,

@@ -24,8 +24,8 @@ from tawa.hopper.dialect.fragment import (
     ZeroUnless,
 )
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
-from tawa.hopper.dialect.lane_moves import ShuffleFrom
 from tawa.hopper.dialect.lane_reduction import ReduceLanes
+from tawa.hopper.dialect.lanes import ShuffleFrom
 from tawa.hopper.dialect.ldmatrix import MATRIX_ROWS, ROW_BYTES
 from tawa.hopper.dialect.matrix import RoundOperand, Wgmma
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Stmatrix
