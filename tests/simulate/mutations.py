@@ -18,7 +18,7 @@ from tawa.hopper.dialect.types import BarrierType
 from tawa.ir.elementwise import Map
 from tawa.simulate import check
 from tawa.simulate.interpret.errors import ProtocolError
-from tawa.simulate.interpret.launch import kernel_of
+from tawa.simulate.interpret.launch import kernel_of, spec_of
 from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.prove.code import Slice
 
@@ -193,7 +193,7 @@ def rewired(module: ModuleOp) -> list[Mutant]:
 
 def loops(module: ModuleOp) -> list[scf.ForOp]:
     """The loops that communication depends on."""
-    kept = Slice(kernel_of(module)).ops
+    kept = Slice(kernel_of(module), spec_of(module, kernel_of(module))).ops
     return [op for op in module.walk() if isinstance(op, scf.ForOp) and op in kept]
 
 

@@ -37,7 +37,7 @@ SHAPES = ((64, 64, 64), (192, 64, 160), (128, 128, 96), (192, 128, 32))
 
 def scalars(module: ModuleOp) -> list[Map]:
     """The operations that shared memory and barriers depend on."""
-    kept = Slice(kernel_of(module)).ops
+    kept = Slice(kernel_of(module), spec_of(module)).ops
     return [op for op in module.walk() if isinstance(op, Map) and op in kept and _changed(op)]
 
 

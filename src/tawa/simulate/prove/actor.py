@@ -46,6 +46,7 @@ from tawa.simulate.prove.code import (
     loops_begun,
     still_to_come,
 )
+from tawa.simulate.prove.functions import loaded
 from tawa.simulate.prove.op_kinds import ACCESSES, PLACES, STEPS
 from tawa.simulate.prove.path import Loop, NotProvable, Path, Undecided
 from tawa.simulate.prove.turns import NotFree, computed, refuse_turns
@@ -410,7 +411,7 @@ class Walker(HopperActor):
             values = [self.number(v) for v in arguments]
             found = computed(function, values) if self.path.free else None
             found = applied(function, kind, values) if found is None else found
-            if function == "remsi" and of_the_launch(found):
+            if function == "remsi" and result in self.wheels.places and of_the_launch(found):
                 # Now: loops that end by themselves would tell it, and be forgotten.
                 found = self._with_residue(found)
             self.values[result] = found
@@ -449,11 +450,19 @@ class Walker(HopperActor):
             self.values[op.result] = self._of_grid(op)
         elif isinstance(op, PlanEntry):
             self.values[op.result] = term("op", "plan", "i32", self.number(op.index))
+        elif self.wheels.steady.loads(op):
+            self.values[op.results[0]] = loaded(op, self.number)
         elif communicates(op):
             raise NotProvable(f"`{op.name}` is not covered")
         else:
             for result in op.results:
                 self.values[result] = self.path.unknown(str(result.type))
+        self.at += 1
+        return True
+
+    def _function(self, step: Instruction) -> bool:
+        """The results of a loop that only computes them."""
+        self.values |= self.wheels.steady.results(step, self.number)
         self.at += 1
         return True
 

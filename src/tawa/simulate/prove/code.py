@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from xdsl.dialects import func, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tawa.base.kernel_spec import KernelSpec
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import Barriers, BlockId, OneThread, Role, SharedWarpGroup
@@ -30,6 +31,8 @@ from tawa.ir.effects import (
     is_terminator,
 )
 from tawa.ir.elementwise import Map
+from tawa.simulate.prove.functions import Steady
+from tawa.simulate.prove.unknowns import COMPARISONS
 
 COMMUNICATION = (SHARED, BARRIER, PHASE, MEETING, COPYING, PRODUCTS, PROXY)
 
@@ -47,7 +50,7 @@ class Instruction(NamedTuple):
 
     kind: str
     """`op`, `role`, `narrow`, `widen`, `enter`, `test`, `next`, `leave` (loops), `branch`, `jump`,
-    `while` or `move`."""
+    `while`, `move`, or `function` (a loop that only computes: names, and what they are made of)."""
     op: Operation
     target: int = -1
     moves: Moves = ()
@@ -58,16 +61,24 @@ class Slice:
     """What of a kernel communication depends on."""
 
     kernel: func.FuncOp
+    spec: KernelSpec
     ops: set[Operation] = field(default_factory=set[Operation])
     values: set[SSAValue] = field(default_factory=set[SSAValue])
+    places: set[SSAValue] = field(default_factory=set[SSAValue])
+    """The values that say where in shared memory, or at which barrier, something is done: those
+    that only conditions and trip counts depend on are not among them."""
 
     def __post_init__(self) -> None:
+        self.steady = Steady(self.kernel, self.spec)
         self._todo: list[SSAValue] = []
         for op in self.kernel.walk():
             if communicates(op):
                 self._keep(op)
         while self._todo:
             self._need(self._todo.pop())
+        self._todo = [value for op in self.ops if communicates(op) for value in operands_of(op)]
+        while self._todo:
+            self._place(self._todo.pop())
 
     def _keep(self, op: Operation) -> None:
         """An op, and what it stands in."""
@@ -89,6 +100,19 @@ class Slice:
         else:
             self._keep(owner)
             self._todo += _sources_of_result(owner, value)
+
+    def _place(self, value: SSAValue) -> None:
+        """A value that a place is computed from, and what that is computed from."""
+        owner = value.owner
+        if value in self.places or value not in self.values:
+            return
+        self.places.add(value)
+        if isinstance(owner, Block):
+            self._todo += _sources_of_argument(owner, value)
+        elif owner.regions:
+            self._todo += _sources_of_result(owner, value)
+        elif not isinstance(owner, Map) or owner.function.data not in COMPARISONS:
+            self._todo += operands_of(owner)
 
 
 def communicates(op: Operation) -> bool:
@@ -223,6 +247,11 @@ class Writer:
 
     def _for(self, op: scf.ForOp) -> None:
         block = op.body.block
+        given = self._given(op) if self.kept.steady.computes(op) else {}
+        if given and all(given.values()):
+            moves = tuple((result, value) for result, found in given.items() for value in found)
+            self.code.append(Instruction("function", op, moves=moves))
+            return
         self.code.append(Instruction("enter", op, moves=self._moves(block.args[1:], op.iter_args)))
         test = len(self.code)
         self.code.append(Instruction("test", op))
@@ -231,6 +260,12 @@ class Writer:
         self.code.append(Instruction("next", op, test, moves))
         self.code[test] = Instruction("test", op, len(self.code))
         self.code.append(Instruction("leave", op, moves=self._moves(op.results, block.args[1:])))
+
+    def _given(self, op: scf.ForOp) -> dict[SSAValue, list[SSAValue]]:
+        """What the results of a loop that only computes depend on."""
+        steady = self.kept.steady
+        kept = [(n, result) for n, result in enumerate(op.results) if result in self.kept.values]
+        return {result: steady.function(op, n)[1] for n, result in kept}
 
     def _if(self, op: scf.IfOp) -> None:
         at = len(self.code)
@@ -276,7 +311,7 @@ def _uses(step: Instruction) -> Iterator[SSAValue]:
 def _gives(step: Instruction) -> Iterator[SSAValue]:
     """The values that it makes."""
     yield from (name for name, _ in step.moves)
-    if step.kind == "op":
+    if step.kind in ("op", "function"):
         yield from step.op.results
     if step.kind in ("enter", "next"):
         assert isinstance(step.op, scf.ForOp)
@@ -360,6 +395,7 @@ class Strides:
     def __init__(self, code: Sequence[Instruction], *functions: str) -> None:
         self._functions = functions
         self._parents: dict[SSAValue, SSAValue] = {}
+        code = [step for step in code if step.kind != "function"]
         for step in code:
             for name, value in step.moves:
                 self._parents[self._top(name)] = self._top(value)

@@ -370,10 +370,11 @@ def _tried(module: ModuleOp, deadline: float, alike: bool) -> tuple[str, int]:
         _refuse(kernel)
         with np.errstate(all="ignore"):
             shared = number_of(kernel, "shared_bytes")
-            granule, kept = granule_of(kernel), Slice(kernel)
+            spec = spec_of(module, kernel)
+            granule, kept = granule_of(kernel), Slice(kernel, spec)
             wheels = Wheels(kept, granule)
             regions = Regions(-(-shared // granule), granule, wheels)
-            period, spec = _period(kernel), spec_of(module, kernel)
+            period = _period(kernel)
             while True:
                 proving = _Proving(kernel, spec, kept, wheels, regions, deadline, period, alike)
                 collecting = regions.open

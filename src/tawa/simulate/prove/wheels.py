@@ -94,6 +94,7 @@ class Wheels:
     """The wheels of a kernel."""
 
     def __init__(self, kept: Slice, granule: int) -> None:
+        self.places, self.steady = kept.places, kept.steady
         self._parents: dict[Node, Node] = {}
         self._pairs: set[tuple[SSAValue, SSAValue]] = set()
         ops = [op for op in kept.kernel.walk() if op in kept.ops]
