@@ -117,3 +117,14 @@ def test_a_loop_that_starts_or_not_keeps_what_both_have():
     assert at(shapes, "a", N=2) == (2,)
     assert at(shapes, "b", N=2) == (None,)
     assert shapes.dims("c") is None
+
+
+def test_what_is_pooled_from_a_window_that_may_not_fit_is_unknown_where_it_does_not():
+    """Also behind another pooling: a quotient of a quotient is one quotient."""
+    attributes = {"kernel_shape": [2], "strides": [2]}
+    nodes = [node("AveragePool", ["x"], ["p"], **attributes),
+             node("AveragePool", ["p"], ["y"], ceil_mode=1, **attributes)]  # fmt: skip
+    shapes = shapes_of(model_of(nodes, [value("x", ["B", 3, "W"])]))
+    assert [at(shapes, "y", B=2, W=w) for w in (2, 3, 6, 9)] == [
+        (2, 3, 1), (2, 3, 1), (2, 3, 2), (2, 3, 2)]  # fmt: skip
+    assert at(shapes, "y", B=2, W=1) == (2, 3, None)

@@ -8,13 +8,16 @@ from functools import cached_property
 from tawa.axon.onnx.context import Room
 from tawa.axon.onnx.values import UNKNOWN, Dims, Value
 from tawa.axon.sizes.conditional import determining, unless
-from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.dims import Dim, Floor, within
 from tawa.axon.sizes.monomials import Atom
 from tawa.axon.sizes.requirements import Requirement, requirements
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.functional.terms import Variable
+
+MAX_CONDITIONS = 16
+"""Windows that have to fit for a size to be known: if there are more, it is unknown."""
 
 
 @dataclass
@@ -97,6 +100,23 @@ class View:
                 self.rooms.setdefault(atom, {})[room.size + 1] = None
         self._shown: dict[Dim, Dim] = {}
 
+    def _needed(self, dim: Dim) -> tuple[Dim, ...] | None:
+        """What has to be at least 1 so that the windows fit that a size depends on; None if much.
+
+        Quotients of quotients are one quotient, which may be made of a window's.
+        """
+        found: dict[Dim, None] = {}
+        for atom in dict.fromkeys(dim.atoms()) if self.rooms else ():
+            found.update(self.rooms.get(atom, {}))
+            if not isinstance(atom, Floor):
+                continue
+            for other, sizes in self.rooms.items():
+                if isinstance(other, Floor) and within(atom, [other]) is not atom:
+                    found.update(sizes)
+                if len(found) > MAX_CONDITIONS:
+                    return None
+        return tuple(found)
+
     def _renamed(self, dim: Dim) -> Dim:
         """A size in the other walk's symbols."""
         return dim if self.names.keys().isdisjoint(dim.free) else dim.substitute(self.names.get)
@@ -111,9 +131,8 @@ class View:
         found = self._shown.get(dim)
         if found is None:
             known = self.walk.solver.dim(dim)
-            atoms = dict.fromkeys(known.atoms()) if self.rooms else {}
-            needed = {size: None for atom in atoms for size in self.rooms.get(atom, ())}
-            sizes = tuple(self._renamed(size) for size in needed)
-            found = unless(self._renamed(known), self.into.solver.fresh_count(), sizes)
+            needed, unknown = self._needed(known), self.into.solver.fresh_count()
+            sizes = tuple(self._renamed(size) for size in needed or ())
+            found = unknown if needed is None else unless(self._renamed(known), unknown, sizes)
             self._shown[dim] = found
         return found

@@ -416,7 +416,7 @@ def _least_of_quotients(dim: Dim) -> int | None:
     They are quotients by numbers, or by sizes that they are multiplied by.
     """
     floors = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))}
-    found = {m: (floor, _within(floor, floors.values())) for m, floor in floors.items()}
+    found = {m: (floor, within(floor, floors.values())) for m, floor in floors.items()}
     inside = {f for _, shown in found.values() for f in shown.numerator.atoms()}
     found = {m: (floor, shown) for m, (floor, shown) in found.items() if floor not in inside}
     if not found:
@@ -437,7 +437,7 @@ def _least_of_quotients(dim: Dim) -> int | None:
     return None if low is None else -(-low // common)
 
 
-def _within(floor: Floor, others: Iterable[Floor]) -> Floor:
+def within(floor: Floor, others: Iterable[Floor]) -> Floor:
     """A quotient as one of another quotient by a number, if it is: `x // 8` as `(x // 4) // 2`."""
     divisor = floor.denominator.constant or 0
     best, found = 1, floor
