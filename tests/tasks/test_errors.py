@@ -218,6 +218,16 @@ def test_instances_that_launch_themselves_without_an_end():
     assert "in the task tree: outer_grid > outer_grid > outer_grid > ..." in str(found.value)
 
 
+def test_what_a_leafs_line_can_not_be_keeps_its_place():
+    found = case("attention")
+    mapping = Mapping(Instance("attend_block", warp_groups=4))
+    with pytest.raises(tawa.TawaError, match="4 consumer warp groups") as raised_:
+        found.task(*found.outputs, *found.inputs, mapping=mapping)
+    assert "tl.dot(q, k.T)" in line_of(raised_.value)
+    assert "in the task tree: attention_grid > attend_block" in str(raised_.value)
+    assert 'Instance("attend_block", warp_groups=4)' in str(raised_.value)
+
+
 def test_other_machines():
     with pytest.raises(MachineNotThere, match="for 2 devices"):
         Mapping(Instance("gemm_grid"), devices=2)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tawa.base.errors import Note, TawaError
 from tawa.base.source import Span
 from tawa.base.user_frames import users_place
-from tawa.tasks.language.defaults import where
+from tawa.tasks.language.defaults import IN_TREE, where
 from tawa.tasks.lowering.generated import MARK
 from tawa.tasks.lowering.kernel_text import KernelText, Source
 
@@ -30,15 +30,15 @@ def relocate(error: TawaError, kernel: KernelText) -> None:
     """Move an error's places from a kernel's text to the program's.
 
     An error without a place, or whose place is the call, is about all of the kernel: one of its
-    options, for example.
+    options, for example. One whose place is a leaf's keeps it.
     """
     spans = [error.span, *(note.span for note in error.notes)]
     lines = [s.line for s in spans if s is not None and s.file.startswith(MARK)]
     if not lines and error.span in (None, users_place()):
-        lines, error.span = [1], None
-    if not lines:
+        error.span = None
+    span, instance = _source(kernel, lines[0] if lines else 1)
+    if not lines and any(note.text.startswith(IN_TREE) for note in error.notes):
         return
-    span, instance = _source(kernel, lines[0])
     error.notes = [note for note in error.notes if not _is_ours(note.span)]
     if error.span is None or _is_ours(error.span):
         error.span = span
