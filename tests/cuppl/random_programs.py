@@ -31,27 +31,22 @@ PARTICLES = (4000, 100_000)
 MOST_PATHS = 200_000
 Outcome = dict[object, float] | str
 RUNTIME = {kind.__name__ for kind, _ in FAILURES.values()}
-NO_WEIGHTS = "no weights"
+PARTICLES_ONCE = 203
 TOO_MANY = UnboundedRecursion.__name__
 
 
-def alone(model: cuppl.Model, lanes: bool, threads: int = 1) -> SmcRun:
-    """A run of likelihood weighting, eight particles at once or not."""
-    executable = ex.Executable.build(lower(model.elaborated, False), lanes=lanes)
-    workers, _block = model.workers(None, threads)
-    if executable.lowered.machine is not None:  # it has prompts
-        return run_smc(executable, workers, 203, 7, 0.0, Limits())
-    return run_importance(executable, workers, 203, 7, Limits())
+def one_by_one(model: cuppl.Model, suspend: bool) -> ex.Executable:
+    """Code in which no eight particles run at once."""
+    return ex.Executable.build(lower(model.elaborated, suspend), lanes=False)
 
 
-def filtered(model: cuppl.Model, lanes: bool, threads: int = 1) -> SmcRun | str:
-    """A run of SMC that resamples often, eight particles at once or not; or why it failed."""
-    executable = ex.Executable.build(lower(model.elaborated, True), lanes=lanes)
-    if executable.lowered.machine is None:
-        return NO_WEIGHTS
+def run_once(model: cuppl.Model, code: ex.Executable, threads: int = 1) -> SmcRun | str:
+    """A run, with resampling as often as there are weights if it stops there; or why it failed."""
     workers, _block = model.workers(None, threads)
     try:
-        return run_smc(executable, workers, 203, 7, 0.9, Limits())
+        if code.lowered.machine is None:
+            return run_importance(code, workers, PARTICLES_ONCE, 7, Limits())
+        return run_smc(code, workers, PARTICLES_ONCE, 7, 0.9, Limits())
     except FunctionalError as error:
         return str(error)
 
@@ -66,11 +61,10 @@ def same(one: SmcRun | str, other: SmcRun | str) -> bool:
 
 
 def outcome(
-    source: str, method: str, particles: int = PARTICLES[0]
+    model: cuppl.Model, method: str, particles: int = PARTICLES[0]
 ) -> tuple[Outcome, float, float]:
     """The probability of each result (or the error's name), the evidence, the effective sample size."""
     try:
-        model = cuppl.model(source)
         if method == "enumerate":
             found, size = model.enumerate(max_paths=MOST_PATHS), math.inf
         else:
@@ -100,24 +94,25 @@ def apart(exact: tuple[Outcome, float, float], found: tuple[Outcome, float, floa
 
 def problems(source: str, finite: str | None = None) -> list[str]:
     """What is wrong with the answers for a program, of which a twin may be finite."""
-    exact = outcome(finite or source, "enumerate")
+    model = cuppl.model(source)
+    exact = outcome(cuppl.model(finite) if finite else model, "enumerate")
     if exact[0] == TOO_MANY:
         return []
     out: list[str] = []
     for method in ("importance", "smc"):
-        wrong = apart(exact, outcome(source, method))
+        wrong = apart(exact, outcome(model, method))
         if wrong:
-            wrong = apart(exact, outcome(source, method, PARTICLES[1]))
+            wrong = apart(exact, outcome(model, method, PARTICLES[1]))
         out += [f"{method}: {one}" for one in wrong]
     if isinstance(exact[0], str):
         return out
-    model = cuppl.model(source)
-    for run in (alone, filtered):
-        together = run(model, True)
-        if not same(together, run(model, False)):
-            out.append(f"{run.__name__}: together, particles have other bits than one by one")
-        if not same(together, run(model, True, 2)):
-            out.append(f"{run.__name__}: two threads give other bits than one")
+    for suspend in (False, True):
+        lanes, scalar = model.executable(suspend), one_by_one(model, suspend)
+        together = run_once(model, lanes)
+        if not same(together, run_once(model, scalar)):
+            out.append(f"suspend={suspend}: together, particles have other bits than one by one")
+        if not same(together, run_once(model, lanes, 2)):
+            out.append(f"suspend={suspend}: two threads give other bits than one")
     return out
 
 
@@ -127,10 +122,9 @@ def on_host(source: str, folder: Path) -> list[str]:
     lowered = model.gpu_code(True)
     device = HostDevice(lowered, folder)
     image = encode_inputs(model.elaborated, {})
-    exact = filtered(model, True)
-    exact = alone(model, True) if exact == NO_WEIGHTS else exact
+    exact = run_once(model, model.executable(suspend=True))
     try:
-        found = run_on_gpu(device, lowered, image, 203, 7, 0.9, Limits()).run
+        found = run_on_gpu(device, lowered, image, PARTICLES_ONCE, 7, 0.9, Limits()).run
     except FunctionalError as error:
         found = str(error)
     return [] if same(exact, found) else ["the GPU's text gives other bits"]
