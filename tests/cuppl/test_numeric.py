@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_calls import FIELD, Natives
 
+from tawa import cuppl
 from tawa.cuppl.natives import frames
 from tawa.cuppl.numeric import elementary, philox, special
+from tawa.cuppl.numeric.linear import dot_range
 from tawa.cuppl.numeric.primitives import Context
 from tawa.cuppl.translation.native import NATIVES
 
@@ -197,3 +199,13 @@ def test_derivative_of_lgamma() -> None:
         h = 1e-5 * x
         slope = (special.lgamma(x + h) - special.lgamma(x - h)) / (2 * h)
         assert special.digamma(x) == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+def test_products_of_any_length_have_the_bits_of_the_definition() -> None:
+    """Long ones are made by vector instructions."""
+    model = cuppl.model("input v : vector[float]\ninput w : vector[float]\ndef main () = dot v w")
+    random = np.random.default_rng(1)
+    for n in range(40):
+        v, w = random.normal(size=n) * 10.0 ** random.integers(-8, 8, n), random.normal(size=n)
+        found = model.importance(1, data={"v": v, "w": w}).values[0]
+        assert found == dot_range(v, 0, w, 0, n)

@@ -123,7 +123,7 @@ def _optimised(machine: Any, source: Module) -> Any:
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=2 if source.vectorise else 1)
     options.loop_vectorization = source.vectorise
-    options.slp_vectorization = False
+    options.slp_vectorization = source.vectorise
     builder = llvm.create_pass_builder(machine, options)
     if source.vectorise:
         passes = builder.getModulePassManager()

@@ -66,7 +66,7 @@ Words = npt.NDArray[np.int64]
 FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
 AHEAD = {
     "next_bits": "next_bits_ahead", "restore_draw": "restore_draw_ahead",
-    "spread_product": "spread_product_wide",
+    "spread_product": "spread_product_wide", "dot_range": "dot_range_wide",
 }  # fmt: skip
 """Natives that are something else on a CPU, with the same results: what is many at a time."""
 BYTES_A_LEVEL = 2048

@@ -9,14 +9,19 @@ from tawa.cuppl.translation.native import native, outlined, vectorised
 @vectorised
 @outlined
 @native
-def spread_run(adjoints: Floats, places: Ints, others: Floats, count: int, own: float) -> bool:
-    """Add multiples of some numbers to adjoints that follow each other; false if they don't."""
+def side_by_side(places: Ints, count: int) -> bool:
+    """Whether places follow each other; 0 is none."""
     first = places[0]
     apart = 0
     for k in range(count):
         apart = apart | (places[k] ^ (first + k))
-    if apart != 0 or first == 0:
-        return False
+    return apart == 0 and first != 0
+
+
+@vectorised
+@outlined
+@native
+def spread_run(adjoints: Floats, others: Floats, count: int, own: float) -> None:
+    """Add multiples of some numbers to adjoints."""
     for k in range(count):
-        adjoints[first + k] = adjoints[first + k] + own * others[k]
-    return True
+        adjoints[k] = adjoints[k] + own * others[k]

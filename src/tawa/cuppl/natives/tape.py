@@ -7,7 +7,7 @@ the words of the tape are in the context while a run records, where nothing else
 
 from __future__ import annotations
 
-from tawa.cuppl.natives.runs import spread_run
+from tawa.cuppl.natives.runs import side_by_side, spread_run
 from tawa.cuppl.numeric.addresses import address_of, floats_at, int_of
 from tawa.cuppl.numeric.elementary import cos, exp, sin
 from tawa.cuppl.numeric.philox import next_uniform
@@ -35,7 +35,11 @@ NOTES = 8  # address: what is noted of observations (`notes.py`)
 NOTED = 9  # how many words of them
 NOTE_ROOM = 10
 WIDTH = 11  # bits: fresh values lie between this and its negative
-METER_WORDS = 12
+RUN = 12  # address of places that are known to follow each other, in this way back
+RUN_COUNT = 13  # and how many do
+METER_WORDS = 14
+LONG_RUN = 8
+"""Adjoints that are worth a call."""
 
 
 @native
@@ -115,6 +119,19 @@ def spread_product(ctx: Context, adjoints: Ints, v: int, w: int, count: int, own
 
 
 @native
+def is_run(ctx: Context, places: Ints, count: int) -> bool:
+    """Whether places follow each other; the last that did are remembered."""
+    m = address_of(ctx.trace)
+    if m[RUN] == int_of(places) and m[RUN_COUNT] == count:
+        return True
+    found = side_by_side(places, count)
+    if found:
+        m[RUN] = int_of(places)
+        m[RUN_COUNT] = count
+    return found
+
+
+@native
 def spread_product_wide(
     ctx: Context, adjoints: Ints, v: int, w: int, count: int, own: float
 ) -> None:
@@ -123,7 +140,8 @@ def spread_product_wide(
         return
     places = address_of(v + ctx.tape_delta)
     others = floats_at(w)
-    if count >= 8 and spread_run(floats_at(int_of(adjoints)), places, others, count, own):
+    if count >= LONG_RUN and is_run(ctx, places, count):
+        spread_run(floats_at(int_of(adjoints) + 8 * places[0]), others, count, own)
         return
     for k in range(count):
         place = places[k]
@@ -209,6 +227,7 @@ def value_and_gradient(
         adjoints[k] = 0
     status = run_taped(ctx, out, 1)
     m[USED] = ctx.tape_used
+    m[RUN] = 0
     if status == 0 and dimension > 0 and m[USED] < m[SIZE]:
         for at in range(m[USED], dimension, -1):
             own = float_of_bits(adjoints[at])

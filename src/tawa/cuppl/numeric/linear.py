@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from tawa.cuppl.numeric.elementary import log
 from tawa.cuppl.numeric.primitives import Context, FloatVector, new_floats, sqrt
-from tawa.cuppl.translation.native import native
+from tawa.cuppl.translation.native import native, outlined, vectorised
+
+LONG_RUN = 8
+"""Products that are worth a call."""
 
 
 @native
-def dot_range(v: FloatVector, i: int, w: FloatVector, j: int, n: int) -> float:
+def four_sums(v: FloatVector, i: int, w: FloatVector, j: int, n: int) -> float:
     """The sum of v[i + k] * w[j + k] over k < n, of which each fourth is added up apart."""
     first = 0.0
     second = 0.0
@@ -26,6 +29,26 @@ def dot_range(v: FloatVector, i: int, w: FloatVector, j: int, n: int) -> float:
     for k in range(n - n % 4, n):
         first = first + v[i + k] * w[j + k]
     return (first + second) + (third + fourth)
+
+
+@native
+def dot_range(v: FloatVector, i: int, w: FloatVector, j: int, n: int) -> float:
+    """The sum of v[i + k] * w[j + k] over k < n."""
+    return four_sums(v, i, w, j, n)
+
+
+@vectorised
+@outlined
+@native
+def dot_run(v: FloatVector, i: int, w: FloatVector, j: int, n: int) -> float:
+    """The same, with the four sums as a vector."""
+    return four_sums(v, i, w, j, n)
+
+
+@native
+def dot_range_wide(v: FloatVector, i: int, w: FloatVector, j: int, n: int) -> float:
+    """`dot_range`, by vector instructions where that is worth a call."""
+    return four_sums(v, i, w, j, n) if n < LONG_RUN else dot_run(v, i, w, j, n)
 
 
 @native
