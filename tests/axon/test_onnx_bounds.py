@@ -271,3 +271,22 @@ def test_a_product_is_divided_by_its_expanded_factors():
     known = (constant("six", [6]), constant("seven", [7]))
     inputs = [value("x", ["B", 3, "H", "W"]), value("w", [8, 3, 4, 4])]
     assert shapes_of(model_of(nodes, inputs, known)).text("y") == "[B]"
+
+
+def test_batches_are_told_from_windows_by_a_reshape():
+    """Swin v2: the windows of an axis are `H - 3*H // 4`, in which H occurs twice."""
+    nodes = [
+        node("Shape", ["x"], ["h"], start=1, end=2), node("Shape", ["x"], ["w"], start=2), *(
+            part for side in ("h", "w") for part in (
+                node("Mul", [side, "three"], [f"{side}3"]), node("Div", [f"{side}3", "four"],
+                [f"{side}q"]), node("Sub", [side, f"{side}q"], [f"{side}n"]))),
+        node("Mul", ["hn", "wn"], ["windows"]), node("Shape", ["x"], ["b"], end=1),
+        node("Mul", ["b", "windows"], ["all"]), node("ConstantOfShape", ["all"], ["flat"]),
+        node("Concat", ["minus", "hn", "wn"], ["shape"], axis=0),
+        node("Reshape", ["flat", "shape"], ["y"]),
+    ]  # fmt: skip
+    known = (constant("three", [3]), constant("four", [4]), constant("minus", [-1]))
+    shapes = shapes_of(model_of(nodes, [value("x", ["B", "H", "W"])], known))
+    for batch, high, wide in ((1, 1, 1), (3, 4, 9), (2, 13, 8)):
+        said = at(shapes, "y", B=batch, H=high, W=wide)
+        assert said == (batch, high - 3 * high // 4, wide - 3 * wide // 4)

@@ -182,11 +182,15 @@ class Equation:
         self.state.demand(Divides(Dim.of(divisor), dividend, self.origin))
         return True
 
+    def _is_positive(self, dim: Dim) -> bool:
+        """Whether a dimension is at least 1, by all that is known of its variables."""
+        return (self.state.least(dim) or 0) >= 1
+
     def _factor(self, p: Dim, declared: bool = False) -> bool:
         """`a * x = a * b` for polynomials: then x is b."""
         for variable, slope, rest in self._unknowns(p, declared):
-            value = exact_quotient(-rest, slope) if (slope.least() or 0) >= 1 else None
-            if value is None and ((-slope).least() or 0) >= 1:
+            value = exact_quotient(-rest, slope) if self._is_positive(slope) else None
+            if value is None and self._is_positive(-slope):
                 value = exact_quotient(rest, -slope)
             if value is not None:
                 return self._set(variable, value)
@@ -236,9 +240,9 @@ class Equation:
     def _quotient(self, p: Dim) -> bool:
         """`a * x = b`: x becomes the quotient, and a has to divide b."""
         for variable, slope, rest in self._unknowns(p):
-            sign = 1 if (slope.least() or 0) >= 1 else -1
+            sign = 1 if self._is_positive(slope) else -1
             divisor, dividend = slope * sign, rest * -sign
-            if (divisor.least() or 0) < 1 or dividend == ZERO:
+            if not self._is_positive(divisor) or dividend == ZERO:
                 continue
             if variable in dividend.variables() or variable in divisor.variables():
                 continue

@@ -72,12 +72,14 @@ class SolverState(Solver):
         return max(lows) if lows else self._least_of_product(dim)
 
     def _least_of_product(self, dim: Dim) -> int | None:
-        """The bound of a product of two sums, neither of them negative, plus a number."""
+        """The bound of a product of two sums of the same sign, plus a number."""
         for offset in dict.fromkeys((0, dim.offset)):
-            lows = [self.least(factor) for factor in factored(dim - offset)]
-            known = [low for low in lows if low is not None and low >= 0]
-            if known and len(known) == len(lows):
-                return prod(known) + offset
+            factors = factored(dim - offset)
+            for sign in (1, -1) if factors else ():
+                lows = [self.least(factor * sign) for factor in factors]
+                known = [low for low in lows if low is not None and low >= 0]
+                if len(known) == len(lows):
+                    return prod(known) + offset
         return None
 
     def limits(self, dim: Dim) -> Iterator[tuple[int | None, int | None]]:
