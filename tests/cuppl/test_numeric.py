@@ -207,5 +207,5 @@ def test_products_of_any_length_have_the_bits_of_the_definition() -> None:
     random = np.random.default_rng(1)
     for n in range(40):
         v, w = random.normal(size=n) * 10.0 ** random.integers(-8, 8, n), random.normal(size=n)
-        found = model.importance(1, data={"v": v, "w": w}).values[0]
+        found = model.enumerate(data={"v": v, "w": w}).values[0]
         assert found == dot_range(v, 0, w, 0, n)
