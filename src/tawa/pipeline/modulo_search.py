@@ -77,6 +77,8 @@ class Search:
             follow(self.problem, part, self.allowed)
         except Contradiction:
             return []
+        if not self._promises(part):
+            return []  # as the transport that it was made with says: a better one says no less
         part.transport = part.transport.improved(part.known)
         held = part.transport.gain(part.known)
         if self.aim is not Aim.HELD and held > self.problem.capacity * self.problem.period:
