@@ -187,6 +187,21 @@ def test_rests_are_below_what_they_are_left_by():
         assert found == [(3, -2 % t), (3, t - -2 % t), (3, t)]
 
 
+@pytest.mark.parametrize("by", [3, -3])
+def test_rests_of_what_is_surely_larger_are_known(by: int):
+    """A tensor of which a convolution needs 5 rows at least is rolled by 3."""
+    known = (constant("by", [by]),)
+    nodes = [node("Conv", ["x", "w"], ["c"]), node("Shape", ["x"], ["n"], start=2, end=3),
+             node("Mod", ["by", "n"], ["at"]), node("ConstantOfShape", ["at"], ["y"]),
+             node("Div", ["by", "n"], ["times"]), node("ConstantOfShape", ["times"], ["z"])]  # fmt: skip
+    shapes = shapes_of(
+        model_of(nodes, [value("x", [1, 2, "N", 9]), value("w", [2, 2, 5, 5])], known)
+    )
+    for size in (5, 8):
+        assert at(shapes, "y", N=size) == (by % size,)
+        assert at(shapes, "z", N=size) == (0,)
+
+
 @given(st.integers(-9, 9), st.integers(1, 9), st.integers(-3, 3), st.integers(-9, 9))
 def test_bounds_of_rests_hold(top: int, by: int, factor: int, more: int):
     size, other = (Dim.of(Variable("dim", name)) for name in "ab")
@@ -253,6 +268,7 @@ def test_windows_of_halves_fill_them():
     places, half = (count + 4) // 4, size - size // 2
     assert (places - places // 2).least() == 1
     assert (places - (places * 6 + places // 2) // 7).least() == 1
+    assert (places * 7 - (places * 6) // 7 * 7 - 3).least() == 4
     assert ((ONE - smallest([half * 2, ONE])) // 2).constant == 0
 
 

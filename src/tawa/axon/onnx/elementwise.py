@@ -10,7 +10,7 @@ import numpy as np
 from tawa.axon.onnx.context import Context, IllFormed, is_integer, rule
 from tawa.axon.onnx.values import Array, Value, object_array, tensor
 from tawa.axon.sizes.choices import largest, smallest
-from tawa.axon.sizes.dims import Dim, exact_quotient, total
+from tawa.axon.sizes.dims import ZERO, Dim, exact_quotient, total
 
 SAME_SHAPE = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Bernoulli Ceil Celu Clip Cos Cosh
 Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN
@@ -205,6 +205,8 @@ def _quotient(least: Least, a: Dim, b: Dim) -> Dim | None:
     if (least(b) or 0) < 1:
         return None
     low, high = least(a), least(-a)
+    if low is not None and low >= 0 and (least(b - a) or 0) >= 1:
+        return ZERO
     if exact_quotient(a, b) is not None or (low is not None and low >= 0):
         return a // b
     if high is not None and high >= 0:
@@ -215,7 +217,13 @@ def _quotient(least: Least, a: Dim, b: Dim) -> Dim | None:
 
 def _remainder(least: Least, a: Dim, b: Dim) -> Dim | None:
     """The rest with the divisor's sign; None if the divisor may be 0."""
-    return a % b if (b.constant or 0) < 0 or (least(b) or 0) >= 1 else None
+    if (b.constant or 0) >= 0 and (least(b) or 0) < 1:
+        return None
+    for near in (a, a + b):  # a size rolled by a number is often larger than that
+        low, room = least(near), least(b - near)
+        if low is not None and low >= 0 and (room or 0) >= 1:
+            return near
+    return a % b
 
 
 def _rest(least: Least, a: Dim, b: Dim) -> Dim | None:

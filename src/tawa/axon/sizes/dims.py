@@ -195,10 +195,10 @@ class Dim(Interned, Term):
 
     @cached_property
     def _least(self) -> int | None:
-        offset = self.offset
-        symbols = self - offset
-        low = _least_of(symbols) if symbols.terms else 0
-        return None if low is None else low + offset
+        offset, shared = self.offset, content(self)
+        symbols = Dim(tuple((monomial, c // shared) for monomial, c in self.terms if monomial))
+        low = _least_of(symbols) if shared else 0
+        return None if low is None else low * shared + offset
 
     def least_of_terms(self) -> int | None:
         """The sum of the terms' bounds."""
