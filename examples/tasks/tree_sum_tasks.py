@@ -26,8 +26,8 @@ def tree_sum(total, x):
 
 
 @task(totals=WRITE, x=READ)
-def sums(totals, x):
-    """Each element of `totals` is the sum of as many elements of x."""
+def sums(totals, x, width):
+    """Each element of `totals` is the sum of `width` elements of x."""
 
 
 @task(total=WRITE, x=READ)
@@ -48,15 +48,14 @@ def tree_sum_levels(total, x):
     while left > width:
         left = cdiv(left, width)
         partial = make_tensor((left,), tl.float32)
-        launch(sums, partial, x)
+        launch(sums, partial, x, width)
         x = partial
-    launch(sums, total, x)
+    launch(sums, total, x, width)
 
 
 @sums.inner
-def sums_grid(totals, x):
-    """A partial sum for each iteration."""
-    width = tunable("width", 4096)
+def sums_grid(totals, x, width):
+    """A partial sum for each iteration; how wide they are is said once, where levels are made."""
     parts, to = partition_by_blocks(x, (width,)), partition_by_blocks(totals, (1,))
     for i in prange(*to.shape):
         launch(block_sum, to[i], parts[i])

@@ -148,3 +148,12 @@ def test_a_leaf_is_named_like_another():
     mapping = Mapping(Instance("gemm_block", tunables={"W": 32}))
     found = case("gemm")
     found.check(simulated(found.task, mapping))
+
+
+def test_the_width_of_a_tree_is_one_number():
+    """Each level sums up all of the one before, whatever its width."""
+    found = case("tree_sum", odd=True)
+    mapping = Mapping(Instance("tree_sum_levels", tunables={"width": 512}))
+    found.check(lambda *args: found.task.interpret(*args, mapping=mapping))
+    program = found.task.compile(*found.outputs, *found.inputs, mapping=mapping).program
+    assert [record for record, name in program.tunables if name == "width"] == ["tree_sum_levels"]
