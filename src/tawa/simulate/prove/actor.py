@@ -95,8 +95,8 @@ class Walker(HopperActor):
     """For each place in the code, wheels that it may yet use."""
     arrivals: list[frozenset[int]]
     """For each place in the code, where the rows of mbarriers begin at which it may yet arrive."""
-    everyone: Sequence[Walker]
-    """The actors of the cluster."""
+    everyone: Sequence[Walker]  # the actors of the cluster
+    unnamed: frozenset[SSAValue]  # carried by loops, another unknown in each iteration
     axes: list[frozenset[int]]
     """For each place in the code, axes of which the CTA's index may yet be asked for."""
     ahead: list[frozenset[scf.ForOp]]
@@ -330,7 +330,9 @@ class Walker(HopperActor):
     def _next(self, step: Instruction) -> bool:
         loop = self.loops_open[-1] = replace(self.loops_open[-1], n=self.loops_open[-1].n + 1)
         self._move(step)
-        self.values[loop.op.body.block.args[0]] = loop.index
+        index, *carried = loop.op.body.block.args
+        anew = {n: self.path.unknown("new") for n in carried if n in self.unnamed}
+        self.values |= {index: loop.index, **anew}
         self.at = step.target
         return True
 

@@ -115,6 +115,21 @@ class Slice:
             self._todo += operands_of(owner)
 
 
+def running_sums(kept: Slice) -> set[SSAValue]:
+    """What loops carry and add something to in each iteration, as offsets of pointers are."""
+    found: set[SSAValue] = set()
+    for loop in kept.ops:
+        if isinstance(loop, scf.ForOp):
+            carried = zip(loop.body.block.args[1:], _last(loop.body.block).operands, strict=True)
+            found |= {name for name, value in carried if name in kept.values and _adds(value, name)}
+    return found
+
+
+def _adds(value: SSAValue, to: SSAValue) -> bool:
+    op = value.owner
+    return isinstance(op, Map) and op.function.data in ("addi", "subi") and to in op.arguments
+
+
 def communicates(op: Operation) -> bool:
     """Whether an op by itself does something to shared memory or barriers, or may."""
     if op.regions or isinstance(op, func.ReturnOp):

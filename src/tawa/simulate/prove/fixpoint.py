@@ -27,6 +27,8 @@ from tawa.base.kernel_spec import KernelSpec, Parameter, TensorMapParam
 from tawa.base.numerics import Array
 from tawa.base.types import NAMES
 from tawa.hopper.dialect.assembly import InlineAssembly
+from tawa.hopper.dialect.copies import CopyAsync
+from tawa.hopper.dialect.memory import TmaLoad
 from tawa.hopper.dialect.structure import Barriers
 from tawa.hopper.dialect.sync import MbarrierWait
 from tawa.hopper.dialect.types import BarrierType, FragType
@@ -46,13 +48,13 @@ from tawa.simulate.interpret.hopper import check_exit, check_registers, warp_spa
 from tawa.simulate.interpret.launch import kernel_of, number_of, spec_of
 from tawa.simulate.interpret.machine import Warps
 from tawa.simulate.prove.actor import Walker
-from tawa.simulate.prove.code import Instruction, Place, Slice, Writer
+from tawa.simulate.prove.code import Instruction, Place, Slice, Writer, running_sums
 from tawa.simulate.prove.facts import Facts, NeedsModulus
 from tawa.simulate.prove.forget import forget, progress
 from tawa.simulate.prove.instant import Box, Instant
 from tawa.simulate.prove.path import NotProvable, Path, Undecided
 from tawa.simulate.prove.pieces import NewRegion, PieceShadow, Regions
-from tawa.simulate.prove.state import Cluster, State
+from tawa.simulate.prove.state import Cluster, Fill, State
 from tawa.simulate.prove.turning import free, turn_back
 from tawa.simulate.prove.turns import NotFree, refuse_turns
 from tawa.simulate.prove.unknowns import Sum, Term, term
@@ -103,6 +105,8 @@ class _Proving:
     """Iterations that are forgotten at once, and what numbers are split by."""
     alike: bool
     """Whether states are made alike by asking for more (`Cluster.alike`)."""
+    joined: bool
+    """Whether it is all one how a slot is filled (`Cluster.fills`)."""
     cluster: Cluster = field(init=False)
     seen: dict[Hashable, Array] = field(default_factory=dict[Hashable, Array])
     """The states by all but their clocks; of those, what is seen at least on every path there."""
@@ -136,6 +140,7 @@ class _Proving:
         meetings = {(-1, 0): components.add("the meeting of the cluster")}
         for rank in range(ctas):
             meetings |= {(rank, n): components.add(f"named barrier {n}") for n in range(16)}
+        fills = self._fills(components, ctas) if self.joined else []
         clock = components.clock
         meeting = NamedBarrier("the meeting of the cluster", clock(), clock())
         machine = Instant(GlobalMemory(), (1, 1, 1), threads, components, meeting)
@@ -143,6 +148,7 @@ class _Proving:
         given = self._parameters()
         path = Path(Facts(modulus=self.period), {}, self.period)
         granule = granule_of(kernel)
+        unnamed = _offsets(self.kept, self.wheels) if self.joined else frozenset[SSAValue]()
         for rank in range(ctas):
             block = (rank, 0, 0)
             cta = new_cta(rank, block, shared, found, components, barriers[rank], granule)
@@ -152,11 +158,23 @@ class _Proving:
             for actor, code, own in zip(new, codes, waits[rank], strict=True):
                 actor.meetings, actor.waits = meetings, own
                 actor.follow(code, given, path, self.wheels)
+                actor.unnamed = unnamed
             actors += new
         for actor in actors:
             actor.everyone = actors
         rows = {own[at]: row for own in barriers for at, row in _rows(found).items()}
-        self.cluster = Cluster(machine, actors, meetings, _waiters(actors), rows, self.alike)
+        self.cluster = Cluster(machine, actors, meetings, _waiters(actors), rows, self.alike, fills)
+
+    def _fills(self, components: Components, ctas: int) -> list[Fill]:
+        """The slots of all rings."""
+        return [
+            Fill(rank, wheel.number, number, slot, base + slot * stride, base + (slot + 1) * stride,
+                 components.add(f"what fills slot {slot} at {base}"))
+            for rank in range(ctas)
+            for wheel in self.wheels.all
+            for number, (base, stride) in enumerate(wheel.tiles)
+            for slot in range(wheel.depth)
+        ]  # fmt: skip
 
     def _parameters(self) -> dict[SSAValue, Any]:
         """The kernel's parameters: equal ones are equal unknowns."""
@@ -355,13 +373,22 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
     why, states = "", 0
     several = number_of(kernel_of(module), "cluster") > 1  # whose states multiply
     for alike, until in ((several, FIRST * seconds), (not several, seconds)):
-        why, states = _tried(module, start + until, alike)
+        joined = alike == several and _filled_in_two_ways(kernel_of(module))
+        why, states = _tried(module, start + until, alike, joined)
         if not why:
             break
     return Proof(not why, why, states, time.perf_counter() - begin)
 
 
-def _tried(module: ModuleOp, deadline: float, alike: bool) -> tuple[str, int]:
+def _filled_in_two_ways(kernel: func.FuncOp) -> bool:
+    """Whether both threads and the copy engine fill tiles."""
+    ops = list(kernel.walk())
+    return any(isinstance(op, CopyAsync) for op in ops) and any(
+        isinstance(op, TmaLoad) for op in ops
+    )
+
+
+def _tried(module: ModuleOp, deadline: float, alike: bool, joined: bool) -> tuple[str, int]:
     """What stands in the way of a proof, if anything, and how many states were visited."""
     kernel = kernel_of(module)
     proving: _Proving | None = None
@@ -376,7 +403,9 @@ def _tried(module: ModuleOp, deadline: float, alike: bool) -> tuple[str, int]:
             regions = Regions(-(-shared // granule), granule, wheels)
             period = _period(kernel)
             while True:
-                proving = _Proving(kernel, spec, kept, wheels, regions, deadline, period, alike)
+                proving = _Proving(
+                    kernel, spec, kept, wheels, regions, deadline, period, alike, joined
+                )
                 collecting = regions.open
                 try:
                     proving.run()
@@ -398,6 +427,12 @@ def _tried(module: ModuleOp, deadline: float, alike: bool) -> tuple[str, int]:
     except TawaError as found:
         why = f"{type(found).__name__}: {found.message}"
     return why, len(proving.seen) if proving is not None else 0
+
+
+def _offsets(kept: Slice, wheels: Wheels) -> frozenset[SSAValue]:
+    """Running sums that choose no slot."""
+    cursors = {value for wheel in wheels.all for value in (*wheel.slots, *wheel.phases)}
+    return frozenset(running_sums(kept) - cursors)
 
 
 def _cut(regions: Regions, wheels: Wheels) -> None:

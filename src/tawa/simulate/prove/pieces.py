@@ -109,6 +109,13 @@ class PieceShadow(Shadow):
         """Where a piece begins."""
         return int(self.regions.first[record])
 
+    def within(self, first: int, last: int) -> Array:
+        """The pieces that lie in some bytes; none while regions are collected."""
+        if self.regions.open:
+            return np.zeros(0, np.int64)
+        begin = self.regions.first * self.granule
+        return np.flatnonzero((begin >= first) & (begin < last))
+
     def pieces(self, where: slice | Array) -> Array | None:
         """The pieces of a region; None while regions are collected."""
         if isinstance(where, slice):

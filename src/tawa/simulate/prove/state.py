@@ -24,6 +24,7 @@ from tawa.simulate.interpret.clocks import FENCED, LOADED, ROWS, SEEN, TIMED
 from tawa.simulate.interpret.machine import Machine, Task
 from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.path import Loop, Path
+from tawa.simulate.prove.pieces import PieceShadow
 
 NOBODY: Array = np.zeros(0)
 NO_TASK = Task("a store", None, lambda: None, True)
@@ -108,6 +109,18 @@ def mbarriers_of(machine: Machine) -> Iterator[Mbarrier]:
         yield from (cta.mbarriers[at] for at in sorted(cta.mbarriers))
 
 
+class Fill(NamedTuple):
+    """A slot of a ring of tiles: where it lies, and a clock component for what is written there."""
+
+    rank: int
+    wheel: int
+    tiles: int
+    slot: int
+    first: int
+    last: int
+    component: int
+
+
 @dataclass
 class Cluster:
     """A cluster's machine and actors, whose state is taken down and set."""
@@ -122,6 +135,8 @@ class Cluster:
     """For each mbarrier's component, where its row begins."""
     alike: bool
     """Ask for more than is needed, so that more states are alike."""
+    fills: Sequence[Fill] = ()
+    """Slots whose writes count as one, whoever made them."""
 
     def __post_init__(self) -> None:
         self.ways = _ways(self.actors, self.rows)
@@ -143,6 +158,23 @@ class Cluster:
             actor.matrix_issued = [next(rows) for _ in actor.matrix_issued]
         for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
             barrier.collected, barrier.published = next(rows), next(rows)
+
+    def _join_fills(self) -> None:
+        """Say of a slot that has been written that it has: not who wrote which part of it.
+
+        Who knows of all writes knows of that. What nobody knows of yet is not over.
+        """
+        clocks = np.stack(self._clocks())
+        for fill in self.fills:
+            shadow = self.machine.ctas[fill.rank].shadow
+            assert isinstance(shadow, PieceShadow)
+            own = shadow.within(fill.first, fill.last)
+            own = own[shadow.writer[own] >= 0]
+            known = _array((clocks[:, :, shadow.writer[own]] >= shadow.written[own]).all(axis=2))
+            if known[:, SEEN].any() and own.size:
+                clocks[:, :, fill.component] = known
+                shadow.writer[own], shadow.written[own] = fill.component, 1
+        self.change_clocks(lambda _: clocks)
 
     # --- ranks ----------------------------------------------------------------------------------
 
@@ -384,6 +416,7 @@ class Cluster:
 
     def take(self, path: Path) -> State:
         """The state, after its times have been replaced."""
+        self._join_fills()
         self._replace_times()
         if self.alike:
             self._add_known_waits()

@@ -214,6 +214,11 @@ def _components(cluster: Cluster, ctas: list[Cta], wheel: Wheel, by: int) -> tup
                 new, flips = _moved(wheel, slot, by)
                 columns[old] = cta.barrier_components[first + 8 * new]
                 more[old] = flips
+    ranks = {cta.rank for cta in ctas}
+    own = [f for f in cluster.fills if f.wheel == wheel.number and f.rank in ranks]
+    at = {(f.rank, f.tiles, f.slot): f.component for f in own}
+    for fill in own:
+        columns[fill.component] = at[fill.rank, fill.tiles, (fill.slot - by) % wheel.depth]
     return columns, more
 
 
