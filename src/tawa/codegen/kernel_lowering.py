@@ -9,6 +9,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tawa.aref.analysis.ranges import at_least
 from tawa.base.options import Options
 from tawa.base.types import DescType, PlanType, PtrType, short_name
 from tawa.base.warp_transpose import IN_FLIGHT
@@ -125,6 +126,17 @@ class KernelLowering:
                 type_, number = short_name(value.type), source or ["arg", value.index]
                 self.parameters.append({"kind": "ScalarParam", "value": number, "type": type_})
         return self._arguments[value]
+
+    @property
+    def promised(self) -> list[int]:
+        """For parameters that the user promises to reach a number: which, and that number."""
+        found: list[int] = []
+        for value, parameter in self._arguments.items():
+            least = None if isinstance(value.type, PtrType | PlanType) else at_least(value)
+            if least is not None:
+                assert isinstance(parameter, BlockArgument)
+                found += [parameter.index, least]
+        return found
 
     def tensor_map(
         self, desc: SSAValue, box: tuple[int, ...], swizzle: int, *, stored: bool = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DenseArrayBase, FunctionType, ModuleOp, StringAttr, i64
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from tawa.aref.analysis.layouts import Layouts
@@ -59,7 +59,7 @@ from tawa.ir.boxes import REGULAR
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import MemoryLaidOut, Part, RegistersShared
-from tawa.ir.kernels import RELEASES, argument_names
+from tawa.ir.kernels import AT_LEAST, RELEASES, argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.scalars.cpp_names import entry_name
 from tawa.ir.walking import all_of, every, has
@@ -196,6 +196,8 @@ class LowerToHopper:
             "hopper.ctas_per_sm": number(self.options.ctas_per_sm),
             "tawa.spec": StringAttr(json.dumps(spec)),
         }
+        if promised := kernel.promised:
+            new.attributes[AT_LEAST] = DenseArrayBase.from_list(i64, promised)
         if self.options.maxnreg is not None:
             new.attributes["hopper.maxnreg"] = number(self.options.maxnreg)
         parts = tuple(Part(name, size) for name, size in kernel.memory.parts)

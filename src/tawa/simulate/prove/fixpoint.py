@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, ModuleOp
 from xdsl.ir import SSAValue
 
 from tawa.base.errors import TawaError
@@ -33,6 +33,7 @@ from tawa.hopper.dialect.structure import Barriers
 from tawa.hopper.dialect.sync import MbarrierWait
 from tawa.hopper.dialect.types import BarrierType, FragType
 from tawa.ir.elementwise import Map
+from tawa.ir.kernels import AT_LEAST
 from tawa.machine.chips import DEFAULT
 from tawa.simulate.interpret.barriers import NamedBarrier
 from tawa.simulate.interpret.clocks import Components
@@ -147,6 +148,8 @@ class _Proving:
         actors: list[Walker] = []
         given = self._parameters()
         path = Path(Facts(modulus=self.period), {}, self.period)
+        for value, least in _promised(kernel):
+            path.facts.restrict(given[value], (least, None))
         granule = granule_of(kernel)
         unnamed = _offsets(self.kept, self.wheels) if self.joined else frozenset[SSAValue]()
         for rank in range(ctas):
@@ -331,6 +334,13 @@ def _box(parameter: TensorMapParam) -> Box:
     box = tuple(parameter.box)
     element = NAMES[parameter.element_type]
     return Box(0, element, box, box, box, parameter.swizzle, parameter.fill)
+
+
+def _promised(kernel: func.FuncOp) -> list[tuple[SSAValue, int]]:
+    """Parameters that reach a number in every launch, as the user says."""
+    known = kernel.attributes.get(AT_LEAST)
+    numbers = [int(n) for n in known.get_values()] if isinstance(known, DenseArrayBase) else []
+    return [(kernel.args[n], least) for n, least in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def _named(parameter: Parameter) -> tuple[str, str]:
