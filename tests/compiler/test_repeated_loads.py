@@ -172,7 +172,7 @@ def moved(x, q, out, M, N, K, HOW: tl.constexpr, BM: tl.constexpr, BN: tl.conste
 
 @pytest.mark.parametrize(
     ("how", "fires"),
-    [("", True), ("down", True), ("late", False), ("apart", False), ("used after", False)],
+    [("", True), ("down", True), ("late", False), ("apart", False), ("used after", True)],
 )
 @pytest.mark.parametrize("rows", [16, 64])
 def test_pointers_that_a_loop_moves(arrays: Arrays, how: str, fires: bool, rows: int) -> None:
