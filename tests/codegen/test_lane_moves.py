@@ -12,6 +12,7 @@ import tawa
 import tawa.language as tl
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, register_map
 from tawa.codegen.lane_swaps import MOST_MOVES, Moves, lane_moves
+from tawa.driver.compiled import read_module
 from tawa.runtime import sass
 
 
@@ -90,6 +91,8 @@ def test_rows_of_a_solve(size: int, warps: int) -> None:
 
 def test_a_row_is_one_shuffle_a_register() -> None:
     compiled = solve.compile("*f32:16", "*f32:16", "i32", BC=16, num_warps=1)
+    again = read_module(compiled.stages["hopper"], "hopper")  # as from the cache
+    assert str(again) == str(compiled.module("hopper"))
     code = sass.disassemble(compiled.cubin)[compiled.spec.entry]
     # Of 4 columns a thread: one of a row, 3 of a sum over 8 lanes, and half of them for 2 rows.
     assert code.count("SHFL") == 4 + 3 * 4 + 2

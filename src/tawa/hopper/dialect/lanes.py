@@ -277,10 +277,6 @@ class ShuffleFrom(HopperOp):
     registers = prop_def(DenseArrayBase)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Pure())
-    assembly_format = (
-        "$operand (`plus` $shared^)? `threads` $threads `registers` $registers attr-dict "
-        "`:` type($operand) `->` type($value)"
-    )
 
     def __init__(
         self,
