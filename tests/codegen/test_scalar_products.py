@@ -4,27 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from plain_products import product
 from simulation import Arrays, check, values
 
 import tawa
 import tawa.language as tl
 from tawa.runtime import sass
-
-
-@tawa.jit
-def product(
-    a, b, o, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TA: tl.constexpr, TB: tl.constexpr
-):
-    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
-    if TA:
-        x = tl.trans(tl.load(a + k[:, None] * M + m[None, :]))
-    else:
-        x = tl.load(a + m[:, None] * K + k[None, :])
-    if TB:
-        y = tl.trans(tl.load(b + n[:, None] * K + k[None, :]))
-    else:
-        y = tl.load(b + k[:, None] * N + n[None, :])
-    tl.store(o + m[:, None] * N + n[None, :], tl.dot(x, y, input_precision="ieee"))
 
 
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
@@ -42,7 +27,7 @@ def test_operands_of_any_order(
     o = arrays.output("f64" if element == "f64" else "f32", m, n)
     x, y = (values(v).T if t else values(v) for v, t in zip((a, b), turned, strict=True))
     check(product, (1,), (a, b, o), {2: x @ y}, 1e-5, ("tile", "hopper", "ptx"),
-          M=m, N=n, K=k, TA=turned[0], TB=turned[1], num_warps=warps)  # fmt: skip
+          M=m, N=n, K=k, TA=turned[0], TB=turned[1], PRECISION="ieee", num_warps=warps)  # fmt: skip
 
 
 @tawa.jit
@@ -64,7 +49,7 @@ def test_batches() -> None:
 @pytest.mark.parametrize("turned", [(False, False), (False, True)])
 def test_a_load_is_of_four_elements(turned: tuple[bool, bool]) -> None:
     compiled = product.compile("*f32:16", "*f32:16", "*f32:16", M=64, N=64, K=32, TA=turned[0],
-                               TB=turned[1], num_warps=4)  # fmt: skip
+                               TB=turned[1], PRECISION="ieee", num_warps=4)  # fmt: skip
     code = sass.disassemble(compiled.cubin)[compiled.spec.entry]
     # Of 8 rows and 4 columns a thread, for 4 steps along K.
     assert code.count("LDS") == code.count("LDS.128") == 8 + 4

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from op_comparison import Comparison, TextDiffers
+from plain_products import product
 from reassembled import BLOCKS, BYTES, many_registers
 from simulation import Arrays, Recorded, as_float, relative_error
 
@@ -16,24 +17,6 @@ import tawa.language as tl
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.decisions.assembling import ProductsNarrowed
 from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
-
-
-@tawa.jit
-def product(
-    a, b, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TA: tl.constexpr,
-    TB: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
-    if TA:
-        x = tl.trans(tl.load(a + k[:, None] * M + m[None, :]))
-    else:
-        x = tl.load(a + m[:, None] * K + k[None, :])
-    if TB:
-        y = tl.trans(tl.load(b + n[:, None] * K + k[None, :]))
-    else:
-        y = tl.load(b + k[:, None] * N + n[None, :])
-    acc = tl.dot(x, y, input_precision=PRECISION)
-    tl.store(out + m[:, None] * N + n[None, :], acc)
 
 
 @tawa.jit
