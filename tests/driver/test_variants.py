@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.work import calls_made
 
 from tawa.driver import variants
 from tawa.driver.choice.choose import Ranking
@@ -119,17 +120,28 @@ def test_a_size_is_ranked_once_and_looked_at_once():
     ]  # fmt: skip
 
 
-def test_while_a_variant_is_coming_every_launch_looks():
-    kernel = Kernel({WRITTEN: 10.0, TALL: 5.0})
-    made = kernel.variants()
-    made.launch((1,), ("x", 100), 0)
-    assert made._last is None
-    made.launch((1,), ("x", 100), 0)  # not asked for a second time
-    kernel.gate.set()
+def test_a_launch_does_no_more_while_a_variant_is_coming():
+    alone, beside = Kernel({WRITTEN: 10.0}), Kernel({WRITTEN: 10.0, TALL: 5.0})
+    plain, made = alone.variants(), beside.variants()
+    for variants_ in (plain, made):
+        variants_.launch((1,), ("x", 100), 0)
+    again = calls_made(lambda: made.launch((1,), ("x", 100), 0))  # not asked for a second time
+    assert again == calls_made(lambda: plain.launch((1,), ("x", 100), 0))
+    beside.gate.set()
     made.settle()
     made.launch((1,), ("x", 100), 0)
-    assert kernel.built == [TALL]
-    assert made._last == ((1,), 100)
+    assert beside.built == [TALL]
+    assert beside.taken == TALL
+
+
+def test_launches_that_take_turns_are_ranked_and_compared_once():
+    kernel = Kernel({WRITTEN: 10.0, TALL: 5.0})
+    made = compiled(kernel)
+    for number in (100, 5000, 100):
+        made.launch((1,), ("x", number), 0)
+    once = calls_made(lambda: made.launch((1,), ("x", 100), 0))
+    other = calls_made(lambda: made.launch((1,), ("x", 5000), 0))
+    assert other <= once + 6  # a call of _turn, and the look into what was taken
 
 
 def test_several_numbers_are_told_by_name_and_none_is_nothing():

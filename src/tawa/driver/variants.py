@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tawa.driver.choice.choose import Ranking
-from tawa.driver.choice.profile import Sizes
+from tawa.driver.choice.profile import Sizes, leading
 from tawa.driver.choosing import MOST_SHOWN, Key, Rejected, loses
 from tawa.driver.host_launch import Launch
 from tawa.runtime.launch import grid_sizes
@@ -53,8 +53,12 @@ class Variants:
     gain: float
     """Part of the time that a further variant has to save."""
     _coming: dict[Key, threading.Thread] = field(default_factory=dict[Key, threading.Thread])
+    _arrived: list[Key] = field(default_factory=list[Key])
+    """What was compiled beside and has not been loaded."""
     _rejected: Rejected = field(default_factory=Rejected)
     _known: dict[Sizes, Ranking] = field(default_factory=dict[Sizes, Ranking])
+    _taken: dict[Any, Loaded] = field(default_factory=dict[Any, Loaded])
+    """What launches took, by their sizes as they are, until something else is at hand."""
     _last: Any = None
 
     def __post_init__(self) -> None:
@@ -67,9 +71,10 @@ class Variants:
     def launch(self, grid: Any, values: Sequence[Any], stream: Any) -> None:
         """Launch what suits these sizes, of what there is."""
         sizes = grid if grid.__class__ is tuple else grid_sizes(grid), self._pick(values)
+        if self._arrived and not self.captures(stream):
+            self._load_arrived()
         if sizes != self._last:
-            self._turn(*sizes, self.captures(stream))
-            self._last = None if self._coming else sizes
+            self._turn(sizes)
         self.current.launch(grid, values, stream)
 
     def settle(self) -> None:
@@ -77,28 +82,44 @@ class Variants:
         for thread in list(self._coming.values()):
             thread.join()
 
-    def _turn(self, grid: Any, picked: Any, captured: bool) -> None:
-        """Take what suits a launch from what is at hand, and ask for what would suit it better."""
-        numbers = picked if len(self.places) > 1 else (picked,)
-        sizes = Sizes(grid_sizes(grid), tuple(zip(self.names, numbers, strict=False))).rounded
-        if not captured:
-            self._loaded()
-        ranked = self._known.get(sizes)
-        if ranked is None:
-            if len(self._known) >= MOST_SIZES:
-                self._known.clear()
-            ranked = self._known[sizes] = self.rank(sizes)
-        times = {p.candidate.options: p.microseconds for p in ranked.all}
+    def _turn(self, sizes: Any) -> None:
+        """Take what suits sizes other than those of the launch before."""
+        found = self._taken.get(sizes)
+        if found is None:
+            grid, picked = sizes
+            numbers = picked if len(self.places) > 1 else (picked,)[: len(self.places)]
+            rounded = grid, tuple(map(leading, numbers))
+            found = self._taken.get(rounded)
+            if found is None:
+                found = self._suited(*rounded)
+            if len(self._taken) >= MOST_SIZES:
+                self._taken.clear()
+            self._taken[sizes] = self._taken[rounded] = found
+        self.current, self._last = found, sizes
+
+    def _suited(self, grid: Any, numbers: tuple[int, ...]) -> Loaded:
+        """What suits a launch, of what is at hand; what would suit it better is asked for."""
+        ranked = self._ranked(Sizes(grid_sizes(grid), tuple(zip(self.names, numbers, strict=True))))
+        times = ranked.times
         at_hand = [key for key in self.found if key in times]
         if not at_hand:
-            return  # all are alike for so few programs
-        nearest = min(at_hand, key=lambda key: times[key])
-        self.current = self.found[nearest]
+            return self.current  # all are alike for so few programs
+        nearest = min(at_hand, key=times.__getitem__)
         better = ranked.better[:MOST_SHOWN]
         able = (p for p in better if p.candidate.options not in self._rejected)
         first = next(able, ranked.written)
         if first.microseconds <= (1 - self.gain) * times[nearest]:
             self._ask(first.candidate.options)
+        return self.found[nearest]
+
+    def _ranked(self, sizes: Sizes) -> Ranking:
+        """The candidates for launches of about these sizes."""
+        found = self._known.get(sizes)
+        if found is None:
+            if len(self._known) >= MOST_SIZES:
+                self._known.clear()
+            found = self._known[sizes] = self.rank(sizes)
+        return found
 
     def _ask(self, key: Key) -> None:
         """Compile a variant beside the launches."""
@@ -111,17 +132,20 @@ class Variants:
                     self._rejected.add(key)
             except Exception:  # a choice never makes an error of what runs without it
                 self._rejected.add(key)
+            self._arrived.append(key)
 
         thread = self._coming[key] = threading.Thread(target=work, daemon=True)
         thread.start()
 
-    def _loaded(self) -> None:
-        """Load what has been compiled meanwhile."""
-        for key, thread in list(self._coming.items()):
-            if not thread.is_alive():
-                del self._coming[key]
-                if key not in self._rejected:
-                    self._add(key)
+    def _load_arrived(self) -> None:
+        """Load what has been compiled meanwhile, and let all sizes choose anew."""
+        while self._arrived:
+            key = self._arrived.pop()
+            del self._coming[key]
+            if key not in self._rejected:
+                self._add(key)
+        self._taken.clear()
+        self._last = None
 
     def _add(self, key: Key) -> None:
         """Load a variant, unless more of its arrays may not overlap than was looked at."""
@@ -133,4 +157,4 @@ class Variants:
 
 
 MOST_SIZES = 1024
-"""Sizes whose ranking is remembered."""
+"""Sizes that are remembered, as they are and rounded."""

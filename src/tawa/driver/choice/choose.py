@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from tawa.driver.choice.candidates import Candidate, candidates
@@ -30,6 +31,12 @@ class Ranking:
     def all(self) -> tuple[Prediction, ...]:
         """All of them, the best first."""
         return tuple(sorted((self.written, *self.better, *self.others), key=_order))
+
+    @cached_property
+    def times(self) -> dict[tuple[tuple[str, Any], ...], float]:
+        """Predicted microseconds by a candidate's options."""
+        found = (self.written, *self.better, *self.others)
+        return {p.candidate.options: p.microseconds for p in found}
 
 
 def ranking(profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip) -> Ranking:

@@ -130,10 +130,10 @@ class Sizes:
 
         So that a length that grows by one at every launch is a new size twice in a doubling.
         """
-        return Sizes(self.grid, tuple((name, _leading(n)) for name, n in self.numbers))
+        return Sizes(self.grid, tuple((name, leading(n)) for name, n in self.numbers))
 
 
-def _leading(number: int) -> int:
+def leading(number: int) -> int:
     """Rounded up to two leading bits."""
     unit = 1 << max(0, abs(number).bit_length() - 2)
     return -(-number // unit) * unit
