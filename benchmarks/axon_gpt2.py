@@ -3,37 +3,23 @@
     python benchmarks/axon_gpt2.py --out rows.jsonl     # 124M parameters, on a GPU
     python benchmarks/axon_gpt2.py --small              # in the simulator
 
-Both start with the same values and see the same batches: sentences of a random chain of tokens.
-Weights and what is between the layers are f32, products and attention bf16, as in PyTorch's
-autocast; the optimiser is AdamW. A row has both losses of each step, and the milliseconds a step
-takes: on a GPU, PyTorch's is compiled by `torch.compile`, with a fused AdamW. With `--profile`, a
-step's time by kernel follows, for both; with `--plan`, only what Axon launches and moves is told,
-which needs no GPU. With `--seeds N`, PyTorch also trains N models of other initial values on the
-same batches, and the row says how far means of ten of Axon's losses leave the band of theirs.
+The batches are sentences of a random chain of tokens. Weights and what is between the layers are
+f32, products and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row has,
+and what the options are for.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from axon_training import Training, run
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tawa import axon
-from tawa.axon.gpu import library
-from tawa.axon.gpu.compile import plan_for_device
-from tawa.axon.gpu.graph.recompute import bytes_read
-
-RATE, DECAY = 3e-4, 0.1
 STD = 0.02
 """Of the initial weights."""
 
@@ -48,6 +34,10 @@ class Size:
     context: int
     vocabulary: int
     batch: int
+
+    def cut(self, layers: int) -> Size:
+        """With other than its own number of layers."""
+        return replace(self, layers=layers)
 
 
 FULL = Size(12, 12, 768, 1024, 50304, 8)
@@ -162,144 +152,19 @@ def batches(size: Size, device: str) -> Iterator[tuple[Tensor, Tensor]]:
     """Sentences in which each token is followed by one of eight."""
     random = torch.Generator().manual_seed(1)
     follows = torch.randint(size.vocabulary, (size.vocabulary, 8), generator=random)
+    table = follows.numpy()
     while True:
-        tokens = [torch.randint(size.vocabulary, (size.batch,), generator=random)]
-        for _ in range(size.context):
-            choice = torch.randint(8, (size.batch,), generator=random)
-            tokens.append(follows[tokens[-1], choice])
-        whole = torch.stack(tokens, 1).to(device)
+        first = torch.randint(size.vocabulary, (size.batch,), generator=random)
+        choices = torch.randint(8, (size.context, size.batch), generator=random)
+        tokens = [first.numpy()]
+        for choice in choices.numpy():
+            tokens.append(table[tokens[-1], choice])
+        whole = torch.from_numpy(np.stack(tokens, 1)).to(device)
         yield whole[:, :-1].contiguous(), whole[:, 1:].contiguous()
 
 
-Step = Callable[[Tensor, Tensor], Tensor]
-
-
-def torch_step(model: GPT2, device: str, compiles: bool) -> Step:
-    """A step of training in PyTorch."""
-    on_gpu = device != "cpu"
-    optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=on_gpu)
-    run = torch.compile(model) if compiles else model
-
-    def step(tokens: Tensor, following: Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16):
-            value = run(tokens, following)
-        value.backward()
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
-        return value.detach()
-
-    return step
-
-
-def axon_step(size: Size, weights: Any, device: str) -> Step:
-    """A step of training in Axon: on a GPU, or in the simulator."""
-    module = axon.load(program(size))
-    compiled = axon.compile(module["step"])
-
-    def array(value: Any) -> Any:
-        if isinstance(value, tuple):
-            return tuple(array(item) for item in value)
-        return value.numpy() if device == "cpu" else value
-
-    def zeros(value: Any) -> Any:
-        return tuple(map(zeros, value)) if isinstance(value, tuple) else torch.zeros_like(value)
-
-    count = torch.zeros((), dtype=torch.int64, device=device)
-    now = [array(((count, zeros(weights), zeros(weights)), weights))]
-    rate, decay = (array(torch.tensor(n, device=device)) for n in (RATE, DECAY))
-
-    def step(tokens: Tensor, following: Tensor) -> Tensor:
-        given = (rate, decay, now[0], array(tokens), array(following))
-        value, now[0] = compiled(*given, h=size.heads)
-        return torch.as_tensor(value)
-
-    return step
-
-
-def losses(step: Step, size: Size, steps: int, device: str) -> tuple[list[float], float, float]:
-    """The loss of each step, seconds of the first step, and the others' median milliseconds."""
-    found: list[Tensor] = []
-    times: list[float] = []
-    for number, (tokens, following) in enumerate(batches(size, device)):
-        if number == steps:
-            break
-        wait(device)
-        start = time.perf_counter()
-        found.append(step(tokens, following))
-        wait(device)
-        times.append(time.perf_counter() - start)
-    later = sorted(times[3:] or times)
-    return [float(v) for v in found], times[0], 1000 * later[len(later) // 2]
-
-
-def profile(step: Step, size: Size, device: str) -> list[tuple[str, int, float]]:
-    """Name, launches and milliseconds of each kernel of a step, the longest first."""
-    from torch.profiler import ProfilerActivity
-    from torch.profiler import profile as recording
-
-    tokens, following = next(batches(size, device))
-    with recording(activities=[ProfilerActivity.CUDA]) as record:
-        step(tokens, following)
-        wait(device)
-    rows = [(e.key, e.count, e.self_device_time_total / 1000) for e in record.key_averages()]
-    return sorted(rows, key=lambda row: -row[2])
-
-
-def other_seeds(size: Size, count: int, steps: int, device: str) -> list[list[float]]:
-    """Losses of PyTorch's model from other initial values, by seed."""
-    found: list[list[float]] = []
-    for seed in range(1, count + 1):
-        torch.manual_seed(seed)
-        step = torch_step(GPT2(size).to(device), device, compiles=False)
-        found.append(losses(step, size, steps, device)[0])
-        print(json.dumps({"seed": seed, "losses": found[-1]}), flush=True)
-    return found
-
-
-def beyond_band(losses: list[float], band: list[list[float]], width: int = 10) -> float:
-    """How far means of `width` neighbouring losses leave the span of the band's; 0 within it."""
-
-    def means(values: list[float]) -> np.ndarray:
-        return np.convolve(values, np.ones(width) / width, "valid")
-
-    found, spans = means(losses), np.stack([means(values) for values in band])
-    return float(np.maximum(spans.min(0) - found, found - spans.max(0)).clip(0).max())
-
-
-def print_profile(name: str, rows: list[tuple[str, int, float]]) -> None:
-    """The kernels that take the most, and the sum of all."""
-    launches, total = sum(row[1] for row in rows), sum(row[2] for row in rows)
-    print(f"{name}: {launches} launches, {total:.2f} ms in kernels")
-    for kernel, count, milliseconds in rows[:45]:
-        print(f"  {milliseconds:8.3f} ms {count:5} x  {kernel[:100]}")
-
-
-def plan_rows(plan: Any) -> list[tuple[str, int, float]]:
-    """Kernel, launches, and bytes moved by all of them, the most first."""
-    found: dict[str, tuple[int, float]] = {}
-    for launch in plan.launches:
-        call = launch.call
-        moved = sum(bytes_read(call.group.members).values())
-        moved += sum(node.bytes for node in call.group.outputs)
-        kernel = library.kernel_of(call).fn.__name__
-        name = f"{kernel} {call.group.space[0]} x {call.group.space[1]} {call.variant.name}"
-        count, total = found.get(name, (0, 0.0))
-        found[name] = count + 1, total + moved
-    return sorted(((name, *row) for name, row in found.items()), key=lambda row: -row[2])
-
-
-def print_plan(plan: Any) -> None:
-    """What a step launches and moves."""
-    rows = plan_rows(plan)
-    total = sum(row[2] for row in rows) / 1e9
-    print(f"plan: {len(plan.launches)} launches, {total:.2f} GB moved, "
-          f"{plan.memory.size / 1e9:.2f} GB of intermediate results")  # fmt: skip
-    for name, count, moved in rows:
-        print(f"  {moved / 1e6:9.1f} MB {count:5} x  {name}")
-
-
 def shaped(size: Size) -> tuple[Any, ...]:
-    """Arguments of a step that take no memory until they are read."""
+    """Weights and a batch that take no memory until they are read."""
 
     def zeros(*shape: int) -> Any:
         return np.zeros(shape, np.float32)
@@ -311,73 +176,16 @@ def shaped(size: Size) -> tuple[Any, ...]:
     blocks = tuple((norm, attention, norm, hidden) for _ in range(size.layers))
     weights = (zeros(size.vocabulary, d), zeros(size.context, d), blocks, norm)
     tokens = np.zeros((size.batch, size.context), np.int64)
-    state = (np.zeros((), np.int64), weights, weights)
-    return zeros(), zeros(), (state, weights), tokens, tokens
+    return weights, tokens, tokens
 
 
-def wait(device: str) -> None:
-    """Until the device is done."""
-    if device != "cpu":
-        torch.cuda.synchronize()
-
-
-def main() -> None:
-    """Train both and print a row."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--small", action="store_true", help="a tiny model, in the simulator")
-    parser.add_argument("--layers", type=int, help="fewer layers than 12")
-    parser.add_argument("--batch", type=int)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--profile", action="store_true", help="a step's time by kernel")
-    parser.add_argument("--plan", action="store_true", help="what a step launches and moves")
-    parser.add_argument("--seeds", type=int, default=0, help="more models of PyTorch, for a band")
-    parser.add_argument("--out", type=Path)
-    arguments = parser.parse_args()
-    chosen = SMALL if arguments.small else FULL
-    size = Size(
-        arguments.layers or chosen.layers, chosen.heads, chosen.width, chosen.context,
-        chosen.vocabulary, arguments.batch or chosen.batch,
+def training_of(size: Size) -> Training:
+    """The model of a size."""
+    return Training(
+        size, program(size), lambda device: GPT2(size).to(device), weights_of,
+        lambda device: batches(size, device), lambda: shaped(size), {"h": size.heads},
     )  # fmt: skip
-    if arguments.plan:
-        step = axon.compile(axon.load(program(size))["step"])
-        print_plan(plan_for_device(step, shaped(size), {"h": size.heads}))
-        return
-    device = "cpu" if arguments.small else "cuda"
-    torch.manual_seed(0)
-    model = GPT2(size).to(device)
-    weights = weights_of(model)
-    row: dict[str, Any] = {"size": vars(size), "steps": arguments.steps}
-    if device == "cuda":
-        row["device"] = torch.cuda.get_device_name()
-        torch.set_float32_matmul_precision("high")
-    steps: dict[str, Callable[[], Step]] = {
-        "axon": lambda: axon_step(size, weights, device),
-        "torch": lambda: torch_step(model, device, device == "cuda"),
-    }
-    for name, make in steps.items():
-        step = make()
-        found, first, milliseconds = losses(step, size, arguments.steps, device)
-        row[name] = {"losses": found, "first_s": round(first, 2), "ms": round(milliseconds, 2)}
-        text = json.dumps({name: row[name]})
-        print(text, flush=True)
-        if arguments.profile:
-            print_profile(name, profile(step, size, device))
-        with arguments.out.open("a") if arguments.out else nullcontext() as out:
-            if out is not None:
-                out.write(text + "\n")
-    one, other = row["axon"]["losses"], row["torch"]["losses"]
-    row["largest_difference"] = max(abs(a - b) for a, b in zip(one, other, strict=True))
-    row["ratio"] = round(row["torch"]["ms"] / row["axon"]["ms"], 3)
-    if arguments.seeds:
-        row["seeds"] = other_seeds(size, arguments.seeds, arguments.steps, device)
-        row["beyond_band"] = beyond_band(one, row["seeds"])
-        row["torch_beyond_band"] = beyond_band(other, row["seeds"])
-    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_band")
-    print(json.dumps({key: row[key] for key in told if key in row}), flush=True)
-    if arguments.out:
-        with arguments.out.open("a") as out:
-            out.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__ or "", training_of, FULL, SMALL)

@@ -9,6 +9,7 @@ import pytest
 
 from tawa import axon
 from tawa.axon.gpu.compile import plan_for_device
+from tawa.axon.running.trees import leaves_of
 
 MODULE = axon.load("""
 def conv{s, p, d} x w = conv2d{stride = s, pad = p, dilation = d} x w
@@ -63,6 +64,49 @@ def test_windows(
     assert (found.shape, found.dtype) == (exact.shape, arrays[0].dtype)
     error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
     assert error < {"float16": 1e-3, "float32": 1e-6}[element]
+
+
+SLOPES = axon.load("""
+def conv{s, p, g} x w = value_and_grad (fn (x, w) ->
+  let y = conv2d{stride = s, pad = p, groups = g} x w in sum_all (y .* y)) (x, w)
+def line{s, p} x w = value_and_grad (fn (x, w) ->
+  let y = conv1d{stride = s, pad = p} x w in sum_all (y .* y)) (x, w)
+def highest{k, s, p} x w = value_and_grad (fn x ->
+  sum_all (max_pool{size = k, stride = s, pad = p} x .* w)) x
+def mean{k, s, p} x w = value_and_grad (fn x ->
+  sum_all (mean_pool{size = k, stride = s, pad = p} x .* w)) x
+def after{k, s, p} x f w = grad (fn f ->
+  sum_all (max_pool{size = k, stride = s, pad = p} (relu (conv2d x f)) .* w)) f
+""")
+SLOPE_CASES: list[tuple[str, list[tuple[int, ...]], dict[str, int], list[str]]] = [
+    ("conv", [(1, 8, 5, 4), (16, 8, 3, 3)], {"s": 2, "p": 1, "g": 1}, ["image", "filters"]),
+    ("conv", [(1, 8, 4, 4), (16, 8, 1, 1)], {"s": 2, "p": 0, "g": 1}, ["image", "filters"]),
+    ("conv", [(1, 3, 6, 5), (8, 3, 3, 3)], {"s": 2, "p": 1, "g": 1}, ["filters"]),
+    ("conv", [(1, 3, 6, 5), (4, 3, 3, 2)], {"s": 2, "p": 3, "g": 1}, []),
+    ("line", [(1, 8, 9), (8, 8, 4)], {"s": 1, "p": 2}, ["filters"]),
+    ("highest", [(1, 2, 6, 7), (1, 2, 3, 4)], {"k": 3, "s": 2, "p": 1}, []),
+    ("mean", [(1, 2, 6, 7), (1, 2, 3, 4)], {"k": 3, "s": 2, "p": 1}, []),
+    ("after", [(1, 8, 4, 4), (8, 8, 1, 1), (1, 8, 2, 2)], {"k": 3, "s": 2, "p": 1}, ["filters"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "statics", "slopes"),
+    SLOPE_CASES,
+    ids=[f"{name} {number}" for number, (name, *_) in enumerate(SLOPE_CASES)],
+)
+def test_slopes(
+    name: str, shapes: list[tuple[int, ...]], statics: dict[str, int], slopes: list[str]
+) -> None:
+    arrays = [(generator.standard_normal(s) / 2).astype("float16") for s in shapes]
+    compiled = axon.compile(SLOPES[name])
+    found = leaves_of(compiled(*arrays, **statics))
+    exact = leaves_of(SLOPES[name](*(x.astype(np.float64) for x in arrays), **statics))
+    for one, other in zip(found, exact, strict=True):
+        assert np.linalg.norm(one - other) < 1e-3 * np.linalg.norm(other)
+    plan = compiled.plan(*arrays, **statics)
+    members = [next(iter(launch.call.group.members)) for launch in plan.launches]
+    assert [node.function for node in members if node.op == "slopes"] == slopes
 
 
 def kernels(name: str, *arguments: Any, **statics: int) -> list[str]:

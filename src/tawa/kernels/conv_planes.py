@@ -209,16 +209,20 @@ def fastest(conv: Convolution, chip: Chip, size: int, result: int) -> Tiling | N
     return best if microseconds(best, conv, chip, size, result) < apart else None
 
 
+def programs(conv: Convolution, tiling: Tiling) -> int:
+    """Programs of a launch: one for each tile of each plane, and block of filters."""
+    rows, columns = (-(-n // step) for n, step in zip((conv.h, conv.w), conv.stride, strict=True))
+    sizes = (conv.n, tiling.images), (rows, tiling.rows), (columns, tiling.columns)
+    tiles = prod(-(-size // extent) for size, extent in sizes) * prod(conv.stride)
+    return tiles * conv.groups * -(-(conv.c // conv.groups) // tiling.filters)
+
+
 def launch(
     conv: Convolution, tiling: Tiling, x: Any, w: Any, out: Any, finish: Finish,
 ) -> None:  # fmt: skip
     """Launch `conv_planes` for `x` [N, P, Q, K], filters [K, T R S, C / groups], `out` [.., C]."""
     (top, _), (left, _) = conv.pad
-    rows, columns = (-(-n // step) for n, step in zip((conv.h, conv.w), conv.stride, strict=True))
-    sizes = (conv.n, tiling.images), (rows, tiling.rows), (columns, tiling.columns)
-    tiles = prod(-(-size // extent) for size, extent in sizes) * prod(conv.stride)
-    blocks = conv.groups * -(-(conv.c // conv.groups) // tiling.filters)
-    conv_planes[(tiles * blocks,)](
+    conv_planes[(programs(conv, tiling),)](
         x, w, out, finish.scale, finish.bias, conv.n, conv.p, conv.q, conv.h, conv.w, conv.k,
         conv.c, *steps_of(x)[:3], *steps_of(out)[:3], conv.r, conv.s, *conv.stride,
         *conv.dilation, top, left, conv.groups, finish.activation, tiling.images, tiling.rows,

@@ -78,6 +78,13 @@ def dense(node: Node) -> bool:
     return all(size == 1 or a == b for size, a, b in plain) and described(node)
 
 
+def steps(shape: Shape, strides: Shape) -> Shape:
+    """From image to image, row to row and pixel to pixel; any where there is one."""
+    unit = PIECE // SIZE
+    found = zip(shape[:-1], strides[:-1], strict=True)
+    return tuple(step if size > 1 else max(unit, step // unit * unit) for size, step in found)
+
+
 def _name(tiling: Tiling) -> str:
     """What plans call a tile."""
     pixels = f"{tiling.images}x{tiling.rows}x{tiling.columns}"
@@ -138,20 +145,14 @@ class _Writer:
         pixels, filters = (self.text.pointer(node.base) for node in (x, w))
         if offset:
             pixels += f" + {self.text.parameter('step', offset)}"
-        steps = ", ".join(self.text.parameter("step", step) for step in self._steps(x, strides))
+        apart = ", ".join(self.text.parameter("step", step) for step in steps(x.shape, strides))
         tile = ", ".join(n for n in constants if n not in FIXED)
         sizes = ", ".join([*count.values(), "1", "1"])
         fixed = ", ".join((*FIXED[:-1], "None", FIXED[-1], "C // GROUPS"))
         self.text.line(
             f"acc, n, row, column, off_n = sums_of_{self.tiling.kernel}({pixels}, {filters}, "
-            f"({sizes}), ({steps}), {fixed}, {tile})"
+            f"({sizes}), ({apart}), {fixed}, {tile})"
         )
-
-    def _steps(self, x: Node, strides: Shape) -> Shape:
-        """From image to image, row to row and pixel to pixel; any where there is one."""
-        unit = PIECE // SIZE
-        found = zip(x.shape[:-1], strides[:-1], strict=True)
-        return tuple(step if size > 1 else max(unit, step // unit * unit) for size, step in found)
 
     def _whole_tiles(self) -> list[tuple[Node, Shape]]:
         """Other tensors of the results' size that what follows the sums reads."""

@@ -23,6 +23,7 @@ from tawa.axon.gpu.graph.recompute import fused
 from tawa.axon.gpu.kernels import KernelCall, points_kernel, rows_kernel
 from tawa.axon.gpu.product import product_kernel
 from tawa.axon.gpu.text import Descriptor
+from tawa.axon.gpu.unconvolve import slopes_call
 from tawa.runtime.arrays import HOST
 from tawa.runtime.descriptor import Geometry, TensorDescriptor, geometry_of
 
@@ -121,6 +122,8 @@ def kernel_call(
             return product_kernel(group, placed, aligned, simulated)
         case "convolution":
             return convolution_kernel(group, placed)
+        case "slopes":
+            return slopes_call(group)
         case _:
             return attention_call(group, placed)
 

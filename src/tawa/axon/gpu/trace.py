@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from tawa.axon.gpu import attention, movement, orders, rules, windows
+from tawa.axon.gpu import attention, movement, orders, rules, slopes, windows
 from tawa.axon.gpu.graph.errors import NotForGpu
 from tawa.axon.gpu.graph.nodes import Node, Tape
 from tawa.axon.gpu.rules import RULES
@@ -26,7 +26,7 @@ from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Variable
 
-RULE_MODULES = (attention, movement, orders, rules, windows)
+RULE_MODULES = (attention, movement, orders, rules, slopes, windows)
 """Importing them registers the rules."""
 
 

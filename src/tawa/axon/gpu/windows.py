@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from tawa.axon.gpu.convolve import dense, described, suits
+from tawa.axon.gpu.few_channels import Rows, filters_in_rows, in_rows, pixels_in_rows
 from tawa.axon.gpu.graph.nodes import BYTES, Node, Place, Shape, Tape, Window, layout
 from tawa.axon.gpu.rules import linear_product, matmul, rule, scalar
 from tawa.kernels.convolution.shapes import Convolution
@@ -162,7 +164,7 @@ def _added_up(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     return tape.reshape(total, (batch, w.shape[0], *counts))
 
 
-def _laid_out(
+def laid_out(
     tape: Tape, x: Node, sweep: Sweep, order: str, groups: int, outside: str = "sum"
 ) -> Node:
     """All windows in memory, as rows and columns.
@@ -205,7 +207,7 @@ def _product(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     if x.element in ("f16", "bf16") and whole and positions >= FEW_POSITIONS:
         found = _images(tape, x, w, sweep, groups)
         return tape.reshape(found, (batch, w.shape[0], *counts))
-    found = _laid_out(tape, x, sweep, "positions", groups)
+    found = laid_out(tape, x, sweep, "positions", groups)
     weights = tape.permute(tape.reshape(w, (groups, filters, depth)), (0, 2, 1))
     rows = tape.reshape(found, (groups, batch * positions, depth))
     if groups == 1:
@@ -223,7 +225,7 @@ def _images(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     batch, filters, depth = x.shape[0], w.shape[0] // groups, math.prod(w.shape[1:])
     counts = sweep.counts(x.shape[2:])
     plain = math.prod(sweep.taps) == sweep.stride == 1 and counts == x.shape[2:]
-    found = x if plain else _laid_out(tape, x, sweep, "taps", groups)
+    found = x if plain else laid_out(tape, x, sweep, "taps", groups)
     matrices = tape.reshape(found, (batch, groups, depth, math.prod(counts)))
     weights = tape.reshape(w, (groups, filters, depth))
     if groups == 1:
@@ -235,19 +237,33 @@ def _images(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
 def _by_library(tape: Tape, x: Node, w: Node, conv: Convolution) -> Node:
     """A convolution of pixels by the library's kernels; of one tap, a product with the pixels."""
     counts = (conv.p, conv.q)[4 - len(x.shape) :]
-    pixels, filters = _pixels(tape, x), _pixels(tape, w)
+    pixels = pixels_of(tape, x)
     pixels = pixels if described(pixels) else tape.copy(pixels)
     if _one_tap(conv) and dense(pixels):
         rows = tape.reshape(pixels, (conv.n * conv.p * conv.q, conv.c))
         found = matmul(tape, rows, tape.permute(tape.reshape(w, (conv.k, conv.c)), (1, 0)))
     else:
-        filters = filters if dense(filters) else tape.copy(filters)
-        shape = conv.n, conv.p, conv.q, conv.k
-        found = tape.add("conv", "", (pixels, filters), shape, x.element, data=conv)
+        found = _of_pixels(tape, pixels, pixels_of(tape, w), conv)
     return tape.of_pixels(tape.reshape(found, (conv.n, *counts, conv.k)))
 
 
-def _pixels(tape: Tape, x: Node) -> Node:
+def _of_pixels(tape: Tape, pixels: Node, filters: Node, conv: Convolution) -> Node:
+    """The library's convolution: [n, p, q, k]."""
+    filters = filters if dense(filters) else tape.copy(filters)
+    shape = conv.n, conv.p, conv.q, conv.k
+    return tape.add("conv", "", (pixels, filters), shape, pixels.element, data=conv)
+
+
+def _in_rows(tape: Tape, x: Node, w: Node, conv: Convolution, rows: Rows) -> Node:
+    """A convolution of few channels by the library's kernels."""
+    pixels = pixels_in_rows(tape, pixels_of(tape, x), conv, rows)
+    filters = filters_in_rows(tape, pixels_of(tape, w), rows)
+    found = _of_pixels(tape, pixels, filters, rows.conv)
+    counts = (conv.p, conv.q)[4 - len(x.shape) :]
+    return tape.of_pixels(tape.reshape(found, (conv.n, *counts, conv.k)))
+
+
+def pixels_of(tape: Tape, x: Node) -> Node:
     """Images [n, c, ..] of one or two dimensions as [n, h, w, c], a view."""
     lift = (1,) * (4 - len(x.shape))
     return tape.permute(tape.reshape(x, (*x.shape[:2], *lift, *x.shape[2:])), (0, 2, 3, 1))
@@ -258,28 +274,34 @@ def _one_tap(conv: Convolution) -> bool:
     return (conv.taps, conv.stride, conv.pad, conv.groups) == (1, (1, 1), ((0, 0), (0, 0)), 1)
 
 
-def _sizes(x: Node, w: Node, sweep: Sweep, groups: int) -> Convolution | None:
+def sizes_of(image: Shape, filters: Shape, sweep: Sweep, groups: int) -> Convolution | None:
     """A convolution of one or two dimensions, as the library sees it."""
-    if len(x.shape) not in (3, 4) or min(*x.shape, *w.shape) < 1:
+    if len(image) not in (3, 4) or min(*image, *filters) < 1:
         return None
-    lift = (1,) * (4 - len(x.shape))
-    (high, wide), (r, s) = (*lift, *x.shape[2:]), (*lift, *w.shape[2:])
+    lift = (1,) * (4 - len(image))
+    (high, wide), (r, s) = (*lift, *image[2:]), (*lift, *filters[2:])
     pads = (*(((0, 0),) * len(lift)), *sweep.pads)
-    one = Convolution(x.shape[0], high, wide, x.shape[1], w.shape[0], r, s)
+    one = Convolution(image[0], high, wide, image[1], filters[0], r, s)
     steps, gaps = ((*lift, *(step,) * (2 - len(lift))) for step in (sweep.stride, sweep.dilation))
     return replace(one, stride=steps, pad=pads, dilation=gaps, groups=groups)
 
 
-def _convolution(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
+def convolved(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
+    """A convolution, in the way that suits its sizes. Raises ValueError if they don't fit."""
     if x.shape[1] != groups * w.shape[1]:
         raise ValueError(f"{x.shape[1]} channels against {w.shape[1]} in {groups} groups")
     if w.shape[0] // groups <= FEW_FILTERS and math.prod(w.shape[1:]) <= MOST_TERMS:
         return _added_up(tape, x, w, sweep, groups)
     sweep.counts(x.shape[2:])
-    conv = _sizes(x, w, sweep, groups)
-    if conv is None or x.element != w.element or not suits(conv, x.element):
+    conv = sizes_of(x.shape, w.shape, sweep, groups)
+    if conv is None or x.element != w.element:
         return _product(tape, x, w, sweep, groups)
-    if _one_tap(conv) and not described(_pixels(tape, x)):
+    rows = in_rows(conv, x.element)
+    if rows is not None:
+        return _in_rows(tape, x, w, conv, rows)
+    if not suits(conv, x.element):
+        return _product(tape, x, w, sweep, groups)
+    if _one_tap(conv) and not described(pixels_of(tape, x)):
         return _product(tape, x, w, sweep, groups)  # as images lie: nothing is copied
     return _by_library(tape, x, w, conv)
 
@@ -290,14 +312,14 @@ def convolution(
 ) -> Node:
     """Convolution (no flip)."""
     pads = ((pad, pad),) * (len(w.shape) - 2)
-    return _convolution(tape, x, w, Sweep(w.shape[2:], pads, stride, dilation), groups)
+    return convolved(tape, x, w, Sweep(w.shape[2:], pads, stride, dilation), groups)
 
 
 @rule("conv_same")
 def conv_same(tape: Tape, x: Node, w: Node) -> Node:
     """Convolution with stride 1, padded so that height and width stay (more at the end)."""
     pads = tuple(((size - 1) // 2, size // 2) for size in w.shape[2:])
-    return _convolution(tape, x, w, Sweep(w.shape[2:], pads, 1, 1), 1)
+    return convolved(tape, x, w, Sweep(w.shape[2:], pads, 1, 1), 1)
 
 
 @rule("up")
@@ -313,22 +335,63 @@ def up(tape: Tape, x: Node, w: Node, stride: int, pad: int) -> Node:
     given = tape.reshape(x, (batch, channels, positions))
     weights = tape.reshape(w, (channels, filters * math.prod(taps)))
     shares = _shares(tape, given, weights, tuple(taps), tuple(image))
+    sizes = tuple((n - 1) * stride + k - 2 * pad for n, k in zip(image, taps, strict=True))
+    return arrived(tape, shares, Sweep(tuple(taps), ((pad, pad),) * 2, stride, 1), sizes)
+
+
+def arrived(tape: Tape, shares: Node, sweep: Sweep, sizes: Shape) -> Node:
+    """What windows hold, [b, c, *taps, *places], added up where they lie in images."""
+    total = added(tape, "+", met(tape, shares, sweep, sizes))
+    return tape.reshape(total, (*shares.shape[:2], *sizes))
+
+
+def met(
+    tape: Tape, shares: Node, sweep: Sweep, sizes: Shape, pixels: bool = False
+) -> Iterator[Node]:
+    """What each of the windows that a place lies in holds for it: [b, c, places] for each.
+
+    By pixels it is [b, places, c]. Along an axis without dilation, place `u` gets, for each `back`,
+    what window `u // stride - back` has at tap `u % stride + back * stride`; else of each tap what
+    of a window that is there.
+    """
+    (batch, channels), space = shares.shape[:2], len(sizes)
     strides, _ = layout(shares)
-    counts = [(n - 1) * stride + k - 2 * pad for n, k in zip(image, taps, strict=True)]
-    axes, shape = (batch, filters, *counts), (batch, filters, math.prod(counts))
-    total: Node | None = None
-    for back in itertools.product(*(range(-(-k // stride)) for k in taps)):
+    still, each = (0,) * space, math.prod(sizes)
+    axes, shape = (batch, channels, *sizes), (batch, channels, each)
+    first = split = 2
+    lead = (*strides[:2], *still)
+    if pixels:
+        axes, shape = (batch, *sizes, channels), (batch, each, channels)
+        first, split = 1, 1 + space
+        lead = (strides[0], *still, strides[1])
+    for at in itertools.product(*(range(_meetings(k, sweep)) for k in sweep.taps)):
         places: list[Place] = []
-        for axis, tap in enumerate(back):
-            own = tuple(int(at == 2 + axis) for at in range(4))
-            places.append(Place(image[axis], strides[4 + axis], -tap, own, pad, stride))
-            places.append(
-                Place(taps[axis], strides[2 + axis], tap * stride, own, pad, stride, rest=True)
-            )
-        term = window(tape, shares, shape, axes, 2, (*strides[:2], 0, 0), tuple(places))
-        total = term if total is None else tape.map("+", total, term)
-    assert total is not None
-    return tape.reshape(total, (batch, filters, *counts))
+        for axis, number in enumerate(at):
+            own = tuple(int(i == first + axis) for i in range(len(axes)))
+            steps = strides[2 + space + axis], strides[2 + axis]
+            count = shares.shape[2 + space + axis]
+            places += _meeting(sweep, axis, number, count, steps, own)
+        yield window(tape, shares, shape, axes, split, lead, tuple(places))
+
+
+def _meetings(taps: int, sweep: Sweep) -> int:
+    """How many numbers of windows are added up at a place, along an axis."""
+    return -(-taps // sweep.stride) if sweep.dilation == 1 else taps
+
+
+def _meeting(
+    sweep: Sweep, axis: int, number: int, count: int, steps: tuple[int, int], own: Shape
+) -> list[Place]:
+    """Which of `count` windows along an axis has something for a place, and at which tap."""
+    (pad, _), stride, taps = sweep.pads[axis], sweep.stride, sweep.taps[axis]
+    if sweep.dilation == 1:
+        tap = Place(taps, steps[1], number * stride, own, pad, stride, rest=True)
+        return [Place(count, steps[0], -number, own, pad, stride), tap]
+    far = -(-number * sweep.dilation // stride)  # so that nothing below 0 is divided
+    shift = pad - number * sweep.dilation + far * stride
+    fixed = Place(0, steps[1], number, (0,) * len(own))
+    there = Place(1, 0, 0, own, shift, stride, rest=True)
+    return [Place(count, steps[0], -far, own, shift, stride), there, fixed]
 
 
 def _shares(tape: Tape, x: Node, w: Node, taps: Shape, image: Shape) -> Node:
@@ -356,22 +419,33 @@ def _pooled(tape: Tape, x: Node, sweep: Sweep, reduction: str) -> Node:
     counts = sweep.counts(x.shape[2:])
     shape = (batch, channels, *counts)
     if math.prod(sweep.taps) > MOST_TERMS:
-        laid = _laid_out(tape, x, sweep, "each", channels, reduction)
+        laid = laid_out(tape, x, sweep, "each", channels, reduction)
         return tape.reshape(tape.reduce(reduction, laid, -1), shape)
-    x, sweep = _padded(tape, x, sweep, reduction)
-    outer, inner = layout(x)[0][:2]
+    function = {"sum": "+", "max": "maximum"}[reduction]
+    found = added(tape, function, taps_of(tape, x, sweep, reduction))
+    if tape.by_pixels(x):
+        return tape.of_pixels(tape.reshape(found, (batch, *counts, channels)))
+    return tape.reshape(found, shape)
+
+
+def taps_of(tape: Tape, x: Node, sweep: Sweep, outside: str) -> Iterator[Node]:
+    """The number at each tap of all windows: [b, c, positions]; by pixels, [b, positions, c]."""
+    batch, channels = x.shape[:2]
     pixels = tape.by_pixels(x)
+    x, sweep = _padded(tape, x, sweep, outside)
+    outer, inner = layout(x)[0][:2]
     rows: Axes = ((batch,), (outer,)) if pixels else ((batch, channels), (outer, inner))
     columns: Axes = ((channels,), (inner,)) if pixels else NO_AXES
-    function = {"sum": "+", "max": "maximum"}[reduction]
+    return (_tap(tape, x, sweep, at, rows, columns) for at in _every_tap(sweep))
+
+
+def added(tape: Tape, function: str, terms: Iterable[Node]) -> Node:
+    """All terms by one function, the first first."""
     total: Node | None = None
-    for at in _every_tap(sweep):
-        number = _tap(tape, x, sweep, at, rows, columns)
-        total = number if total is None else tape.map(function, total, number)
+    for term in terms:
+        total = term if total is None else tape.map(function, total, term)
     assert total is not None
-    if pixels:
-        return tape.of_pixels(tape.reshape(total, (batch, *counts, channels)))
-    return tape.reshape(total, shape)
+    return total
 
 
 @rule("max_pool")

@@ -159,20 +159,61 @@ def _windows(
     return x.do("windows", spans=sizes, stride=stride, dilation=dilation, pads=pads, fill=fill)
 
 
+def _grouped(x: Number, groups: int) -> Number:
+    """Channels, the second axis, in groups."""
+    return x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+
+
+def _filters(w: Number, groups: int) -> Number:
+    return w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+
+
+def _axes(rank: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The axes of windows in groups, of filters, and of what they give."""
+    b, g, c, o = range(4)
+    at, inside = tuple(range(4, 4 + rank)), tuple(range(4 + rank, 4 + 2 * rank))
+    return (b, g, c, *at, *inside), (g, o, c, *inside), (b, g, o, *at)
+
+
 def _convolution(
     x: Number, w: Number, stride: int, dilation: int, groups: int,
     pads: Pads,
 ) -> Number:  # fmt: skip
-    rank = len(pads)
     windows = _windows(x, w.shape[2:], stride, dilation, pads)
-    places = windows.shape[2 : 2 + rank]
-    grouped = windows.reshape(x.shape[0], groups, w.shape[1], *windows.shape[2:])
-    filters = w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
-    b, g, c, o = range(4)
-    at, inside = tuple(range(4, 4 + rank)), tuple(range(4 + rank, 4 + 2 * rank))
-    inputs = ((b, g, c, *at, *inside), (g, o, c, *inside))
-    found = grouped.do("contract", filters, inputs=inputs, output=(b, g, o, *at))
-    return found.reshape(x.shape[0], w.shape[0], *places)
+    of_windows, of_filters, of_results = _axes(len(pads))
+    found = _grouped(windows, groups).do(
+        "contract", _filters(w, groups), inputs=(of_windows, of_filters), output=of_results
+    )
+    return found.reshape(x.shape[0], w.shape[0], *found.shape[3:])
+
+
+@composition("image_slopes")
+def image_slopes(
+    by: Number, w: Number, sizes: tuple[int, ...], stride: int, dilation: int, groups: int,
+    pads: Pads,
+) -> Number:  # fmt: skip
+    """What each result adds to its window, added up where windows overlap."""
+    of_windows, of_filters, of_results = _axes(len(pads))
+    parts = _grouped(by, groups).do(
+        "contract", _filters(w, groups), inputs=(of_results, of_filters), output=of_windows
+    )
+    parts = parts.reshape(by.shape[0], groups * w.shape[1], *parts.shape[3:])
+    how: Any = {"stride": stride, "dilation": dilation, "pads": pads}
+    return parts.do("overlap", sizes=sizes, spans=w.shape[2:], **how)
+
+
+@composition("filter_slopes")
+def filter_slopes(
+    by: Number, x: Number, spans: tuple[int, ...], stride: int, dilation: int, groups: int,
+    pads: Pads,
+) -> Number:  # fmt: skip
+    """The products of the windows with what they gave, summed over all of them."""
+    windows = _grouped(_windows(x, spans, stride, dilation, pads), groups)
+    of_windows, of_filters, of_results = _axes(len(pads))
+    found = windows.do(
+        "contract", _grouped(by, groups), inputs=(of_windows, of_results), output=of_filters
+    )
+    return found.reshape(by.shape[1], *found.shape[2:])
 
 
 @composition("conv1d", "conv2d")
@@ -204,6 +245,17 @@ def max_pool(x: Number, size: int, stride: int, pad: int) -> Number:
     """The largest number of each window."""
     windows = _windows(x, (size, size), stride, 1, ((pad, pad),) * 2, -math.inf)
     return windows.reshape(*windows.shape[:4], size * size).do("max", axis=-1)
+
+
+@composition("highest_slopes")
+def highest_slopes(x: Number, y: Number, by: Number, size: int, stride: int, pad: int) -> Number:
+    """The derivative of `max_pool`: equal ones share it."""
+    spans, pads = (size, size), ((pad, pad),) * 2
+    windows = _windows(x, spans, stride, 1, pads, -math.inf)
+    reached = windows.mask("==", y.reshape(*y.shape, 1, 1))
+    count = reached.sum(-1).sum(-1)
+    parts = reached * (by / count).reshape(*by.shape, 1, 1)
+    return parts.do("overlap", sizes=x.shape[2:], spans=spans, stride=stride, dilation=1, pads=pads)
 
 
 @composition("mean_pool")

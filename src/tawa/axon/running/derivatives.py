@@ -470,3 +470,42 @@ def _windows(given: Numbers, y: Number, by: Number, fill: float, **how: Any) -> 
 @derivative("overlap")
 def _overlap(given: Numbers, y: Number, by: Number, sizes: Any, **how: Any) -> Any:
     return [lambda: by.do("windows", fill=0.0, **how)]
+
+
+# Convolutions and pooling.
+
+
+def _convolved(given: Numbers, by: Number, **how: Any) -> Any:
+    """By the image: a convolution turned back. By the filters: products with all windows."""
+    x, w = given
+    return [
+        lambda: by.do("image_slopes", w, sizes=x.shape[2:], **how),
+        lambda: by.do("filter_slopes", x, spans=w.shape[2:], **how),
+    ]
+
+
+@derivative("conv1d", "conv2d")
+def _convolution(given: Numbers, y: Number, by: Number, pad: int, **how: int) -> Any:
+    return _convolved(given, by, pads=((pad, pad),) * (len(y.shape) - 2), **how)
+
+
+@derivative("conv_same")
+def _conv_same(given: Numbers, y: Number, by: Number) -> Any:
+    pads = tuple(((size - 1) // 2, size // 2) for size in given[1].shape[2:])
+    return _convolved(given, by, stride=1, dilation=1, groups=1, pads=pads)
+
+
+@derivative("max_pool")
+def _max_pool(given: Numbers, y: Number, by: Number, **how: int) -> Any:
+    """Equal ones share it."""
+    return [lambda: given[0].do("highest_slopes", y, by, **how)]
+
+
+@derivative("mean_pool")
+def _mean_pool(given: Numbers, y: Number, by: Number, size: int, stride: int, pad: int) -> Any:
+    def parts() -> Number:
+        shares = (by / float(size * size)).reshape(*by.shape, 1, 1).spread(*by.shape, size, size)
+        return shares.do("overlap", sizes=given[0].shape[2:], spans=(size, size), stride=stride,
+                         dilation=1, pads=((pad, pad),) * 2)  # fmt: skip
+
+    return [parts]

@@ -318,7 +318,9 @@ class Evaluator:
         return tuple(n.value for n in found) if isinstance(found, tuple) else found.value
 
     def primitive(self, name: str, given: tuple[Value, ...], statics: dict[str, Any]) -> Value:
-        """An operator on arrays."""
+        """An operator on arrays; some are only ever composed."""
+        if name not in OPERATORS and name in COMPOSITIONS:
+            return self._composed(name, given, statics)
         with np.errstate(all="ignore"):
             if name not in CONVERSIONS and any(is_bf16(value) for value in given):
                 return narrowed(OPERATORS[name](*map(widened, given), **statics))

@@ -23,6 +23,7 @@ val choose : t[..p, n, ..q] -> i64[..p, m, ..q] -> t[..p, m, ..q]
 val unchoose : t[..p, m, ..q] -> i64[..p, m, ..q] -> t[..p, n, ..q]
 val windows : t[b, ..s] -> t[b, ..r]
 val overlap : t[b, ..s] -> t[b, ..r]
+val image_slopes : t[b, ..r] -> t[..w] -> t[b, ..s]
 val attention_slopes : t[..b, q, d] -> t[..b, k, d] -> t[..b, k, v] -> t[..b, q, v] -> t[..b, q, v]
   -> (t[..b, q, d], t[..b, k, d], t[..b, k, v])
 """

@@ -7,6 +7,7 @@
 | `product` | a tile of one or more products of one size, and what follows them pointwise |
 | `convolution` | a tile of pixels and filters, and what follows them pointwise |
 | `attention` | query rows of one head, or derivatives by rows of one head |
+| `slopes` | a step of a convolution's derivatives |
 | `scatter` | rows that are added to a table, by index |
 
 Inside a group, numbers stay in registers. A node joins the group of an operand if it is computed
@@ -26,9 +27,11 @@ MAX_ACCUMULATORS = 4
 """Products in one kernel."""
 KINDS = {
     "dot": "product", "conv": "convolution", "attention": "attention",
-    "attention_slopes": "attention",
+    "attention_slopes": "attention", "slopes": "slopes",
 }  # fmt: skip
 """The kind of a kernel that begins with an operation."""
+ALONE = {"attention", "slopes"}
+"""Kinds of kernels that nothing joins."""
 TILES = {"product", "convolution"}
 """Kinds of kernels that compute a tile of sums, which pointwise functions may follow."""
 
@@ -129,7 +132,7 @@ class Fusion:
         """Whether a node is computed over a group's rows and columns."""
         if node.op == "reduce":
             return group.kind in ("points", "rows") and group.space == space
-        if group.kind == "attention" or (node.op == "take" and group.kind != "points"):
+        if group.kind in ALONE or (node.op == "take" and group.kind != "points"):
             return False
         if group.kind in TILES and self._for_reduction(node):
             return False
@@ -195,7 +198,7 @@ class Fusion:
         """Two groups made one, if nothing forbids it."""
         kinds = {one.kind, other.kind}
         tiles = kinds & TILES
-        if "attention" in kinds or (tiles and "rows" in kinds):
+        if kinds & ALONE or (tiles and "rows" in kinds):
             return None
         if one.space != other.space and not _number_a_row(one, other):
             return None
@@ -309,7 +312,7 @@ class Fusion:
             if (
                 node in kept
                 or node in placed
-                or group.kind == "attention"
+                or group.kind in ALONE
                 or any(
                     self.group_of.get(reader) is not group or not near for reader, near in readers
                 )

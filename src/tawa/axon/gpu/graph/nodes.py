@@ -14,6 +14,7 @@ numbers lie.
 | `attention_slopes` | a step towards the derivatives of that by queries, keys and values |
 | `also` | another result of the kernel of its operand |
 | `conv` | images [n, h, w, c] with filters [k, r, s, c / groups]: [n, p, q, k] |
+| `slopes` | a step towards the derivatives of that by images and filters |
 | `take` | rows of a table by index |
 | `put` | rows added to those of a table of zeros, by index: `take` backwards |
 | `window` | numbers of another node around places that may lie outside of it |
@@ -196,8 +197,14 @@ class Tape:
         return self.add("map", function, inputs, shape, element or inputs[-1].element)
 
     def by_pixels(self, node: Node) -> bool:
-        """Whether a node is images [n, c, ..] that lie as [n, .., c]."""
-        if node.op != "view" or node.base not in self.images or len(node.shape) < 3:
+        """Whether a node is images [n, c, ..] that lie as [n, .., c].
+
+        Of two dimensions or more they are so however that came about.
+        """
+        if node.op != "view" or len(node.shape) < 3:
+            return False
+        computed = len(node.shape) > 3 and node.base.op not in ("input", "constant")
+        if not computed and node.base not in self.images:
             return False
         n, c, *image = node.shape
         steps = contiguous_strides((n, *image, c))

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tawa.axon.gpu.graph.fusion import TILES, Fusion, Group, reader_of
+from tawa.axon.gpu.graph.fusion import ALONE, TILES, Fusion, Group, reader_of
 from tawa.axon.gpu.graph.lower import Program, Users, places, rewrite, users_of
 from tawa.axon.gpu.graph.nodes import (
     AGAIN,
@@ -161,7 +161,7 @@ class Recomputation:
 
     def _chosen(self, group: Group) -> list[Origin]:
         """The results of a kernel that cost less computed again, together."""
-        if group.kind == "attention":
+        if group.kind in ALONE:
             return []
         found = [origin for node in group.outputs if (origin := self._origin(node)) is not None]
         best = self._saved(group, found)
