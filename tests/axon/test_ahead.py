@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -53,3 +54,20 @@ def test_what_no_process_could_compile_is_compiled_here(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     assert ahead.compile_ahead([launch.call], {}) == 2
     assert library.compiled(launch.call, launch.call.variant, {}).cubin
+
+
+def test_a_call_waits_for_the_chosen_alone(
+    softmax: axon.gpu.compile.CompiledFunction, monkeypatch: pytest.MonkeyPatch
+):
+    (launch,) = plan_for_device(softmax, (ROWS,), {}).launches
+    asked: list[tuple[int, int]] = []
+
+    def started(share: bytes, priority: int = 0) -> subprocess.Popen[bytes]:
+        asked.append((len(ahead.object_of(share, {})), priority))
+        return subprocess.Popen(["/bin/true"])
+
+    monkeypatch.setattr(ahead, "_started", started)
+    assert ahead.compile_ahead([launch.call], {}, chosen=True) == 0  # one is compiled here
+    assert ahead.compile_later([launch.call], {}) == 2
+    assert sum(count for count, _ in asked) == len(launch.call.variants)
+    assert all(priority == ahead.LATER for _, priority in asked)

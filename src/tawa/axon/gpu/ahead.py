@@ -4,10 +4,14 @@ Lowering is Python, and NVRTC compiles one program after the other within a proc
 nothing. A process here is this file, run as a script; it reads what to compile from its input and
 leaves the kernels where this process looks for them. What it can't compile is compiled again here,
 where its error can be raised.
+
+A call waits for the kernels that it launches. Those for other sizes of tiles are compiled meanwhile
+and after, at low priority; a call that comes before one is done compiles it itself.
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import subprocess
@@ -37,6 +41,10 @@ SHARE = 2
 """Kernels that are worth a process, whose start takes as long as one of them."""
 
 
+LATER = 10
+"""The priority of what nobody waits for: how nice it is to others."""
+
+
 class Wanted(NamedTuple):
     """A kernel, and the keywords of `Kernel.compile`."""
 
@@ -48,15 +56,20 @@ class Wanted(NamedTuple):
     given: dict[str, Any]
 
 
-def compile_ahead(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> int:
-    """Compile all variants of all calls that are not kept yet; how many processes were asked."""
-    wanted = list(_wanted(calls, aligned))
-    count = min(MOST, cores() // CORES, len(wanted) // SHARE)
-    if count < 2 or not sys.executable or DUMP_DIR.get() is not None:
-        return 0
-    try:
-        shares = [text_of([tuple(w) for w in wanted[n::count]], {}) for n in range(count)]
-    except Unwritable:  # a constant that only this process has
+_later: list[subprocess.Popen[bytes]] = []
+"""Processes that nobody waits for."""
+
+
+def compile_ahead(
+    calls: Iterable[KernelCall], aligned: Mapping[Node, bool], chosen: bool = False
+) -> int:
+    """Compile all variants of all calls, or those chosen, that are not kept yet.
+
+    Gives how many processes were asked.
+    """
+    wanted = list(_wanted(calls, aligned, chosen))
+    shares = _shares(wanted, len(wanted) // SHARE)
+    if len(shares) < 2:
         return 0
     with progress(f"compiling {len(wanted)} kernels"):
         processes = [_started(share) for share in shares]
@@ -64,18 +77,53 @@ def compile_ahead(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> 
             for process in processes:
                 process.wait()
         finally:
-            for process in processes:
-                process.kill()
-                process.wait()
-    return count
+            _ended(processes)
+    return len(shares)
 
 
-def _wanted(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> Iterable[Wanted]:
+def compile_later(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> int:
+    """Begin to compile all variants of all calls that are not kept yet; by how many processes.
+
+    They end with this process.
+    """
+    _later[:] = [process for process in _later if process.poll() is None]
+    wanted = list(_wanted(calls, aligned, False))
+    count = min(len(wanted), max(0, cores() // CORES - len(_later)))
+    processes = [_started(share, LATER) for share in _shares(wanted, count)]
+    _later.extend(processes)
+    return len(processes)
+
+
+def _shares(wanted: list[Wanted], most: int) -> list[bytes]:
+    """What each process has to do; none if this one is better alone."""
+    count = min(MOST, cores() // CORES, most)
+    if cores() // CORES < 2 or not sys.executable or DUMP_DIR.get() is not None:
+        return []
+    try:
+        return [text_of([tuple(w) for w in wanted[n::count]], {}) for n in range(count)]
+    except Unwritable:  # a constant that only this process has
+        return []
+
+
+@atexit.register
+def _end() -> None:
+    _ended(_later)
+
+
+def _ended(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def _wanted(
+    calls: Iterable[KernelCall], aligned: Mapping[Node, bool], chosen: bool
+) -> Iterable[Wanted]:
     """What is neither compiled in this process nor kept on disk, each once."""
     seen: set[tuple[Any, ...]] = set()
     for call in calls:
         kernel = library.kernel_of(call)
-        for variant in call.variants:
+        for variant in (call.variant,) if chosen else call.variants:
             given = library.given(call, variant, aligned)
             request = kernel.request(**given)
             key = kernel, *request.key
@@ -88,13 +136,13 @@ def _wanted(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> Iterab
                 yield Wanted(call.source, call.group.kind, True, given)
 
 
-def _started(share: bytes) -> subprocess.Popen[bytes]:
+def _started(share: bytes, priority: int = 0) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
     with tempfile.TemporaryFile() as work:
         work.write(share)
         work.seek(0)
         return subprocess.Popen(
-            [sys.executable, "-P", __file__],
+            [sys.executable, "-P", __file__, str(priority)],
             stdin=work,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -103,7 +151,8 @@ def _started(share: bytes) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Compile what the input holds."""
+    """Compile what the input holds, at a priority."""
+    os.nice(int(sys.argv[1]))
     share = [Wanted(*item) for item in object_of(sys.stdin.buffer.read(), {})]
     for source, name, is_text, given in share:
         with suppress(TawaError):

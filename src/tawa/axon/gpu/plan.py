@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tawa.axon.gpu import library
-from tawa.axon.gpu.ahead import compile_ahead
+from tawa.axon.gpu.ahead import compile_ahead, compile_later
 from tawa.axon.gpu.attend import attention_call
 from tawa.axon.gpu.convolve import convolution_kernel
 from tawa.axon.gpu.graph.errors import NotForGpu
@@ -89,7 +89,8 @@ def make_plan(
 ) -> Plan:  # fmt: skip
     """Fuse and write the kernels, and place the memory. Raises NotForGpu.
 
-    With a `place`, they are compiled and loaded; without, `compile_all` compiles them.
+    With a `place`, those that it launches are compiled and loaded, and those for other sizes are
+    begun; without, `compile_all` compiles them.
     """
     for node in program.nodes():
         if node.size >= LARGEST:
@@ -102,10 +103,14 @@ def make_plan(
         call = kernel_call(group, placed, aligned, simulated)
         launches.append(_launch(call))
     if place is not None:
+        calls = [launch.call for launch in launches]
         if place.device != HOST:
-            compile_ahead((launch.call for launch in launches), aligned)
+            compile_ahead(calls, aligned, chosen=True)
         for launch in launches:
-            _load(launch, aligned, place)
+            call = launch.call
+            launch.start = library.entry(call, call.variant, aligned, place).launch
+        if place.device != HOST:
+            compile_later(calls, aligned)
     return Plan(program, inputs, launches, memory_of(program, groups, placed), place)
 
 
@@ -161,13 +166,6 @@ def _whole(descriptor: Descriptor, stride: int) -> int:
     """The stride of an axis of size 1 matters to nobody but has to be a multiple of 16 bytes."""
     step = 16 // BYTES[descriptor.node.element]
     return max(step, -(-stride // step) * step)
-
-
-def _load(launch: Launch, aligned: dict[Node, bool], place: library.Place) -> None:
-    """Load the chosen variant; for a device, compile all, so that other sizes find theirs."""
-    if place.device != HOST:
-        compile_all(launch.call, aligned)
-    launch.start = library.entry(launch.call, launch.call.variant, aligned, place).launch
 
 
 def compile_all(call: KernelCall, aligned: dict[Node, bool]) -> None:
