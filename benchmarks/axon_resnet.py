@@ -64,22 +64,20 @@ def norm (scale: f32[c], offset: f32[c]) (x: t[n, c, h, w]) =
   let centre = mean{{axis = 0}} rows in
   let spread = mean{{axis = 0}} (rows .* rows) .- centre .* centre in
   let y = (rows - centre) * (scale .* rsqrt (spread + 0.00001)) + offset in
-  rearrange{{"(n h w) c -> n c h w", n = n, h = h, w = w}} y
-
-def active x = cast{{bf16}} (relu x)
+  rearrange{{"(n h w) c -> n c h w", n = n, h = h, w = w}} (cast{{bf16}} y)
 
 def inner{{s}} (w1: f32[a, i, 1, 1], n1, w2: f32[b, a, 3, 3], n2, w3: f32[o, b, 1, 1], n3) x =
-  let x = active (norm n1 (conv{{1, 0}} w1 x)) in
-  let x = active (norm n2 (conv{{s, 1}} w2 x)) in
+  let x = relu (norm n1 (conv{{1, 0}} w1 x)) in
+  let x = relu (norm n2 (conv{{s, 1}} w2 x)) in
   norm n3 (conv{{1, 0}} w3 x)
 
-def block weights x = active (inner{{1}} weights x .+ cast{{f32}} x)
+def block weights x = relu (inner{{1}} weights x .+ x)
 
 def down{{s}} (w: f32[o, i, 1, 1], n) weights x =
-  active (inner{{s}} weights x .+ norm n (conv{{s, 0}} w x))
+  relu (inner{{s}} weights x .+ norm n (conv{{s, 0}} w x))
 
 def logits (stem, n, ({pattern}), (w, b)) image =
-  let x = active (norm n (conv{{2, 3}} stem image)) in
+  let x = relu (norm n (conv{{2, 3}} stem image)) in
   let x = max_pool{{size = 3, stride = 2, pad = 1}} x in{layers}
   linear w b (global_mean (cast{{f32}} x))
 

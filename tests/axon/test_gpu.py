@@ -450,7 +450,27 @@ def f rate (w: f32[i, o], b: f32[o]) x =
 
 
 def test_columns_are_summed_along_what_lies_side_by_side():
-    for shape in ((700, 24), (40, 70), (300, 130)):
+    for shape in ((450, 24), (40, 70), (300, 130)):
         compiled = check(define("def f x = sum{axis = 0} x"), single(*shape))
         (launch,) = compiled.plan(single(*shape)).launches
         assert "columns" in launch.call.variant.name
+    compiled = check(define("def f x = sum{axis = 0} x"), single(700, 24))
+    launches = compiled.plan(single(700, 24)).launches
+    assert [launch.call.group.space for launch in launches] == [(7 * 24, 100), (24, 7)]
+
+
+def test_a_mask_is_computed_from_what_is_written_anyway():
+    text = "def f v a b w = grad (fn (a, w) -> sum_all (v * (relu (a + b) @ w))) (a, w)"
+    arguments = single(32, 16), single(32, 24), single(32, 24), single(24, 16)
+    compiled = check(define(text), *arguments)
+    groups = [launch.call.group for launch in compiled.plan(*arguments).launches]
+    assert all(node.function != "where" for group in groups for node in group.outputs)
+
+
+def test_sums_of_what_is_shared_but_for_numbers_of_a_column_are_one_kernel():
+    text = """
+def f x m s = (sum{axis = 0} (x * s), sum{axis = 0} ((x - m) * x))
+"""
+    arguments = single(64, 24), single(24), single(24)
+    compiled = check(define(text), *arguments)
+    assert len(compiled.plan(*arguments).launches) == 1

@@ -192,7 +192,7 @@ def _lies_apart(group: Group) -> bool:
                 continue
             strides, _ = broadcast_strides(operand, shape)
             axes = merged_axes(shape[:-1], strides[:-1])
-            if strides[-1] and axes:
+            if strides[-1] and shape[-1] > 1 and axes:
                 found.append(strides[-1] != 1 and axes[-1][1] == 1)
     return bool(found) and all(found)
 

@@ -100,7 +100,7 @@ SLOPES: dict[str, Slope] = {
     "tanh": lambda x, y: 1 - y * y,
     "erf": lambda x, y: (-(x * x)).do("exp") * (2 / math.sqrt(math.pi)),
     "sigmoid": lambda x, y: y * (1 - y),
-    "relu": lambda x, y: x.mask(">", 0.0),
+    "relu": lambda x, y: y.mask(">", 0.0),
     "softplus": lambda x, y: x.do("sigmoid"),
     "silu": _silu,
     "gelu": _gelu,

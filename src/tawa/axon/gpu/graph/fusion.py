@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tawa.axon.gpu.graph.lower import Program, Users, is_reshape, places, users_of
-from tawa.axon.gpu.graph.nodes import AGAIN, Node
+from tawa.axon.gpu.graph.nodes import AGAIN, Node, layout
 
 MAX_ACCUMULATORS = 4
 """Products in one kernel."""
@@ -279,7 +279,7 @@ class Fusion:
         size = group.space[0] * group.space[1]
         return {
             i for node in group.members for i in node.inputs
-            if i.size == size and self._near(i) is not group
+            if i.size == size and _all_different(i) and self._near(i) is not group
         }  # fmt: skip
 
     def _signature(self, group: Group) -> tuple[object, ...]:
@@ -337,6 +337,12 @@ class Fusion:
                     user,
                     user.op in ("map", "reduce") or (user.op == "take" and node is user.inputs[1]),
                 )
+
+
+def _all_different(operand: Node) -> bool:
+    """Whether each number of an operand has its own place in memory: nothing is broadcast."""
+    steps = zip(operand.shape, layout(operand)[0], strict=True)
+    return all(step or size == 1 for size, step in steps)
 
 
 def _number_a_row(one: Group, other: Group) -> bool:

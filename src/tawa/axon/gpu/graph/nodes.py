@@ -47,10 +47,10 @@ Shape = tuple[int, ...]
 AGAIN = "again"
 """Begins the `data` of a function that a kernel computes again; the kernel's number follows."""
 
-STEPS = 128
-"""Numbers in each part of an axis that is reduced in parts."""
+STEPS = 32, 128
+"""Numbers in each part of an axis that is reduced in parts, at least and at most."""
 
-MANY_STEPS = 1024
+MANY_STEPS = 512
 """A longer axis that lies apart in memory is reduced in parts: else few programs would read it."""
 
 
@@ -282,8 +282,9 @@ class Tape:
         size = node.shape[axis]
         shape = (*node.shape[:axis], 1, *node.shape[axis + 1 :])
         rest = shape[:axis] + shape[axis + 1 :]
-        if axis < len(shape) - 1 and size >= MANY_STEPS and size % STEPS == 0:
-            return self._reduce_in_parts(function, node, axis, keep)
+        steps = steps_of(size)
+        if axis < len(shape) - 1 and size >= MANY_STEPS and steps:
+            return self._reduce_in_parts(function, node, axis, steps, keep)
         if axis == len(node.shape) - 1:
             found = self.add("reduce", function, (node,), shape, node.element)
         else:
@@ -291,11 +292,13 @@ class Tape:
             found = self.reduce(function, self.permute(node, axes), -1, keep=True)
         return self.reshape(found, shape if keep else rest)
 
-    def _reduce_in_parts(self, function: str, node: Node, axis: int, keep: bool) -> Node:
+    def _reduce_in_parts(
+        self, function: str, node: Node, axis: int, steps: int, keep: bool
+    ) -> Node:
         """`reduce` of parts of an axis, and then of their results, which aren't rounded."""
         narrow = node.element in ("f16", "bf16")
         before, after = node.shape[:axis], node.shape[axis + 1 :]
-        parts = self.reshape(node, (*before, node.shape[axis] // STEPS, STEPS, *after))
+        parts = self.reshape(node, (*before, node.shape[axis] // steps, steps, *after))
         last = (*range(axis + 1), *range(axis + 2, len(parts.shape)), axis + 1)
         turned = self.permute(parts, last)
         wide = self.map("cast", turned, element="f32") if narrow else turned
@@ -317,6 +320,12 @@ class Tape:
         pieces = [part for piece in pieces for part in _joined_of(piece, axis)]
         shape = (*first[:axis], sum(p.shape[axis] for p in pieces), *first[axis + 1 :])
         return self.add("join", "", tuple(pieces), shape, pieces[0].element, axis=axis)
+
+
+def steps_of(size: int) -> int:
+    """Numbers of each part of an axis that is reduced in equal parts; 0 if there are none such."""
+    least, most = STEPS
+    return next((n for n in range(most, least - 1, -1) if size % n == 0), 0)
 
 
 def _joined_of(node: Node, axis: int) -> tuple[Node, ...]:

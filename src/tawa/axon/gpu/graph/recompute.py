@@ -172,13 +172,29 @@ class Recomputation:
                 break
             best = max(saved)
             found = without[saved.index(best)]
-        return found if best > 0 else []
+        return self._with_near(group, found if best > 0 else [], max(best, 0))
 
-    def _origin(self, node: Node) -> Origin | None:
-        """How a result can be computed again, if all its readers can."""
+    def _with_near(self, group: Group, chosen: list[Origin], best: int) -> list[Origin]:
+        """Also results that cost less computed again from another one, which is written anyway."""
+        gone = {origin.node for origin in chosen}
+        kept = {leaf.base for origin in chosen for leaf in origin.leaves}
+        for node in reversed(group.outputs):
+            others = frozenset(n for n in group.outputs if n is not node and n not in gone)
+            origin = None if node in gone | kept else self._origin(node, others)
+            if origin is None or others.isdisjoint(leaf.base for leaf in origin.leaves):
+                continue
+            saved = self._saved(group, [*chosen, origin])
+            if saved > best:
+                best, chosen = saved, [*chosen, origin]
+                gone.add(node)
+                kept.update(leaf.base for leaf in origin.leaves)
+        return chosen
+
+    def _origin(self, node: Node, written: frozenset[Node] = frozenset()) -> Origin | None:
+        """How a result can be computed again, from what is `written`, if all its readers can."""
         if node.op != "map" or node.function == "iota" or node in self.fixed:
             return None
-        steps = self._steps(node)
+        steps = self._steps(node, written)
         readers = self._readers(node)
         if len(steps) > MOST_STEPS or not readers:
             return None
@@ -194,8 +210,11 @@ class Recomputation:
                 return None
         return Origin(node, steps, list(leaves))
 
-    def _steps(self, node: Node) -> list[Node]:
-        """The pointwise functions of its kernel that a value is made by, operands first."""
+    def _steps(self, node: Node, written: frozenset[Node]) -> list[Node]:
+        """The pointwise functions of its kernel that a value is made by, operands first.
+
+        Those that something `written` is made by are left out.
+        """
         members = self.group_of[node].members
         found: dict[Node, None] = {}
         stack = [(node, False)]
@@ -207,7 +226,8 @@ class Recomputation:
                 stack.append((step, True))
                 stack.extend(
                     (i, False) for i in step.inputs
-                    if i.op == "map" and i in members and i.function != "iota"
+                    if i.op == "map" and i in members and i not in written
+                    and i.function != "iota"
                     and i.size * FEWER > node.size
                 )  # fmt: skip
         return list(found)
