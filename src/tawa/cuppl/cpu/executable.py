@@ -32,6 +32,7 @@ from tawa.cuppl.lowering.divergence import APART, TOGETHER
 from tawa.cuppl.lowering.frames import SEGMENT
 from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.pipeline import Lowered
+from tawa.cuppl.natives import climb as climb_natives
 from tawa.cuppl.natives import collect
 from tawa.cuppl.natives import importance as importance_natives
 from tawa.cuppl.natives import notes as note_natives
@@ -50,8 +51,8 @@ from tawa.runtime.cache import content_key, default_cache
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context", "run_key"]
 
 NATIVE_MODULES = (
-    collect, importance_natives, note_natives, nuts_natives, relocate_natives, smc_natives,
-    tape_natives, trace_natives,
+    climb_natives, collect, importance_natives, note_natives, nuts_natives, relocate_natives,
+    smc_natives, tape_natives, trace_natives,
 )  # fmt: skip
 """Where the driving natives are defined; importing them registers them."""
 

@@ -23,11 +23,12 @@ from tawa.cuppl.inference.nuts import (
     SLICE,
     NutsChain,
     first_point,
-    results_of,
     set_words,
     sizes_of_arrays,
     tell_nobody,
 )
+from tawa.cuppl.inference.results import results_of
+from tawa.cuppl.inference.rivals import Rivals
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.natives import tape
 from tawa.cuppl.typing.failures import HEAP_FULL
@@ -80,7 +81,7 @@ class GpuChains:
     @property
     def kept_words(self) -> int:
         """How many result words are kept with each draw."""
-        return 0 if any(self.density.references) else len(self.density.references)
+        return self.density.kept_words
 
     @property
     def moments(self) -> Floats:
@@ -93,6 +94,11 @@ class GpuChains:
         self.arrays[k.MOMENTS][chains] = 0.0
         self.words[chains, k.SEEN] = 0
         self.dirty.add(k.MOMENTS)
+
+    @property
+    def seeds(self) -> list[int]:
+        """Of each chain."""
+        return [plan.seed for plan in self.plans]
 
     @property
     def densities(self) -> Floats:
@@ -191,6 +197,12 @@ class GpuChains:
             self.arrays[word][chain, : array.size] = array
             self.dirty.add(word)
 
+    def put(self, chain: int, point: Floats) -> None:
+        """Put a chain somewhere else."""
+        row = self.arrays[k.WORK][chain]
+        row[: len(point)] = point
+        self.device.write(self.owned[k.WORK] + chain * row.nbytes, row[: len(point)])
+
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""
         self.own[:, WANTED] = chains
@@ -285,15 +297,16 @@ class GpuChains:
 
 
 def run_on_gpu(
-    device: Any, density: Density, image: Image, plans: list[Plan], report: Report | None
-) -> tuple[list[NutsChain], float]:
+    device: Any, density: Density, image: Image, plans: list[Plan], report: Report | None,
+    rivals: Rivals,
+) -> tuple[list[NutsChain], float]:  # fmt: skip
     """Chains, and the seconds that they took from their starts on; `density` is the first's."""
     plan, tell = plans[0], report or tell_nobody
     begin = time.perf_counter()
     team = GpuChains(device, density, image, plans)
     try:
         team.start()
-        warm_up(team, plan, tell)
+        warm_up(team, plan, tell, rivals)
         team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, tell)
         chains = team.finish()
     finally:

@@ -23,6 +23,7 @@ from tawa.cuppl.inference.metrics import (
     variances,
     what_is_learned,
 )
+from tawa.cuppl.inference.rivals import Rivals, evidence
 from tawa.cuppl.inference.settings import check_settings, counts
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.errors import BadSetting
@@ -89,6 +90,11 @@ class Team(Protocol):
     """The sampler's words (`natives/nuts.py`), a row a chain; what is written there counts."""
 
     @property
+    def seeds(self) -> list[int]:
+        """Of each chain."""
+        ...
+
+    @property
     def moments(self) -> Floats:
         """What the window so far has seen, a row a chain."""
         ...
@@ -106,6 +112,10 @@ class Team(Protocol):
         """Give a chain a metric."""
         ...
 
+    def put(self, chain: int, point: Floats) -> None:
+        """Put a chain somewhere else (a point of `natives/nuts.py`)."""
+        ...
+
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""
         ...
@@ -115,10 +125,13 @@ class Team(Protocol):
         ...
 
 
-def warm_up(team: Team, plan: Plan, report: Report, done: int = -1) -> None:
+def warm_up(
+    team: Team, plan: Plan, report: Report, rivals: Rivals | None = None, done: int = -1
+) -> None:
     """Find step sizes and metrics, in windows of growing length.
 
-    `done` transitions were made before (none, with no step size yet, if it is -1).
+    `done` transitions were made before (none, with no step size yet, if it is -1). Once chains
+    that do not learn together know how much they vary, they are compared with `rivals`.
     """
     total = plan.warm_up
     words, floats = team.words, team.words.view(np.float64)
@@ -139,7 +152,12 @@ def warm_up(team: Team, plan: Plan, report: Report, done: int = -1) -> None:
         else:
             team.run(max(first, done), end, end < total, -1, report)
         if end < total:
-            _find_steps(team, plan, pool, _learn(team, plan))
+            found = _learn(team, plan)
+            if rivals and not pool and first < EARLY * total <= end:
+                _give_way(team, plan, rivals, found)
+            chosen = np.array([one is not None for one in found])
+            team.forget(chosen)
+            _find_steps(team, plan, pool, chosen)
         first = end
     own = words[:, k.STEP_GIVEN] == 0
     if total:
@@ -211,29 +229,36 @@ class _Pool:
         floats[near, k.STEP] = self.step
 
 
-def _learn(team: Team, plan: Plan) -> npt.NDArray[np.bool_]:
+def _learn(team: Team, plan: Plan) -> list[Metric | None]:
     """Give chains the metric of the window that ends; those whose window was too short keep theirs.
 
-    Returns which have a new one. They begin a new window.
+    Returns what is new. Those chains begin a new window.
     """
-    chosen = np.zeros(len(team.words), dtype=bool)
-    seen = team.words[:, k.SEEN]
+    seen, n = team.words[:, k.SEEN], team.dimension
     if plan.pooled:
-        near = near_others(team.densities, team.dimension)
-        found = learned(plan, team.dimension, seen[near], team.moments[near])
-        if found is not None:
-            chosen[:] = True
-            for chain in range(len(chosen)):
-                team.use(chain, found)
+        near = near_others(team.densities, n)
+        metrics = [learned(plan, n, seen[near], team.moments[near])] * len(seen)
     else:
-        for chain in range(len(chosen)):
-            own = slice(chain, chain + 1)
-            found = learned(plan, team.dimension, seen[own], team.moments[own])
-            if found is not None:
-                chosen[chain] = True
-                team.use(chain, found)
-    team.forget(chosen)
-    return chosen
+        each = [slice(chain, chain + 1) for chain in range(len(seen))]
+        metrics = [learned(plan, n, seen[own], team.moments[own]) for own in each]
+    for chain, found in enumerate(metrics):
+        if found is not None:
+            team.use(chain, found)
+    return metrics
+
+
+def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | None]) -> None:
+    """Chains in a region that has next to no weight beside a rival's go on from there."""
+    densities = team.densities
+    for chain, metric in enumerate(metrics):
+        if metric is None:
+            continue
+        own = evidence(float(densities[chain]), metric, team.dimension)
+        there = rivals.instead(own, plan.metric, team.seeds[chain])
+        if there is not None:
+            point, metrics[chain] = there
+            team.put(chain, point)
+            team.use(chain, there[1])
 
 
 def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.inference.density import Density
-from tawa.cuppl.inference.nuts import results_of
 from tawa.cuppl.inference.pareto import smoothed
+from tawa.cuppl.inference.results import results_of
 from tawa.cuppl.typing.failures import ALL_ZERO
 
 __all__ = ["Approximation", "Normal", "weigh"]
@@ -39,6 +39,18 @@ class Normal:
     def __post_init__(self) -> None:
         diagonal = np.diagonal(self.core) if self.core.size else np.ones(0)
         self.log_det = float(np.log(self.scale).sum() + np.log(diagonal).sum())
+
+    def root(self) -> Floats:
+        """The Cholesky factor of the covariance."""
+        inside = self.core @ self.core.T - np.eye(len(self.core))
+        covariance = np.eye(len(self.mean)) + self.basis @ inside @ self.basis.T
+        return self.scale[:, None] * np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+
+    def variances(self) -> Floats:
+        """The diagonal of the covariance."""
+        inside = self.core @ self.core.T - np.eye(len(self.core))
+        along = np.einsum("ij,jk,ik->i", self.basis, inside, self.basis)
+        return np.asarray(self.scale**2 * (1.0 + along), dtype=np.float64)
 
     def draw(self, noise: Floats) -> Floats:
         """Draws of standard normal `noise`, a row each."""

@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.inference.density import Density
+from tawa.cuppl.natives import climb as k
 
-__all__ = ["Curvature", "Place", "ascent"]
+__all__ = ["Curvature", "Place", "ascent", "summit"]
 
 Floats = npt.NDArray[np.float64]
-HISTORY = 6
-"""Steps of which the curvature is remembered."""
 STEPS = 500
-HALVINGS = 40
 MOST_PROBED = 500
 """Values up to which the curvature along each is looked at before the first step."""
-LARGEST = 1e304
-"""The largest variance that is believed."""
-FARTHER, FARTHEST = 1e8, 1e200
-"""How the look along a value goes on where nothing changes."""
-ENOUGH = 1e-9
-"""A gain of the density, relative to it, that ends the climb."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Curvature:
     """The inverse of the negated Hessian: a diagonal, and steps with changes of the gradient."""
 
     diagonal: Floats
-    steps: list[Floats] = field(default_factory=list[Floats])
-    changes: list[Floats] = field(default_factory=list[Floats])
-
-    @np.errstate(over="ignore", invalid="ignore")
-    def learn(self, step: Floats, change: Floats) -> None:
-        """Remember a step, if the density curves downwards along it."""
-        along = float(step @ change)
-        if not along > 1e-12 * float(change @ change):
-            return
-        d = self.diagonal
-        across = float(change @ (d * change))
-        inside = float(step @ (step / d))
-        with np.errstate(all="ignore"):
-            inverse = across / (along * d) + change**2 / along
-            inverse -= across / along * ((step / d) ** 2 / inside)
-            diagonal = 1.0 / inverse
-        if np.isfinite(diagonal).all() and (diagonal > 0.0).all():
-            self.diagonal = diagonal
-        self.steps = [*self.steps, step][-HISTORY:]
-        self.changes = [*self.changes, change][-HISTORY:]
+    steps: Floats
+    """A row each."""
+    changes: Floats
 
     def parts(self) -> tuple[Floats, Floats]:
         """`wide` and `small`: the inverse is diag(diagonal) + wide @ small @ wide^T.
@@ -61,7 +36,7 @@ class Curvature:
         n, count = len(self.diagonal), len(self.steps)
         if not count:
             return np.zeros((n, 0)), np.zeros((0, 0))
-        s, y = np.stack(self.steps, axis=1), np.stack(self.changes, axis=1)
+        s, y = self.steps.T, self.changes.T
         products = s.T @ y
         inverse = np.linalg.inv(np.triu(products))
         scaled = self.diagonal[:, None] * y
@@ -70,11 +45,6 @@ class Curvature:
         small[:count, count:], small[count:, :count] = -inverse, -inverse.T
         small[count:, count:] = corner
         return np.concatenate([scaled, s], axis=1), small
-
-    def times(self, vector: Floats) -> Floats:
-        """The inverse times a vector."""
-        wide, small = self.parts()
-        return self.diagonal * vector + wide @ (small @ (wide.T @ vector))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,55 +58,46 @@ class Place:
 
 def ascent(density: Density) -> Iterator[tuple[Place, Curvature]]:
     """Where a climb by L-BFGS gets to, from the density's start on, with what is known there."""
-    q = density.position[: density.dimension].copy()
-    here = Place(q, *density(q))
-    curvature, looked = Curvature(_first_diagonal(density, here)), True
-    yield here, curvature
+    climb = _Climb(density, MOST_PROBED)
+    yield climb.place()
     for _ in range(STEPS):
-        there = _uphill(density, here, curvature)
-        gain = 0.0 if there is None else there.value - here.value
-        if there is not None:
-            curvature.learn(there.q - here.q, here.gradient - there.gradient)
-            here = there
-            yield here, curvature
-        if gain >= ENOUGH * max(1.0, abs(here.value)):
-            looked = False
-        elif looked:
+        done = climb.go_on(1)
+        if done & k.MOVED:
+            yield climb.place()
+        if done & k.OVER:
             return
-        else:  # what is known of the curvature may be of somewhere else
-            curvature, looked = Curvature(_first_diagonal(density, here)), True
 
 
-def _first_diagonal(density: Density, here: Place) -> Floats:
-    """Variances: where the density curves downwards, those of the normal that curves alike."""
-    size = np.clip(1.0 / np.maximum(np.abs(here.gradient), 1.0), 1e-300, 1.0)
-    if len(size) > MOST_PROBED:
-        return size
-    for index, unit in enumerate(np.eye(len(size))):
-        step, change = 1e-4 * max(1.0, abs(float(here.q[index]))), 0.0
-        while change == 0.0 and step < FARTHEST:
-            _, gradient = density(here.q + step * unit)
-            change, step = float(here.gradient[index] - gradient[index]), step * FARTHER
-        found = step / FARTHER / change if change != 0.0 else np.inf
-        if 0.0 < found < LARGEST:
-            size[index] = found
-    return size
+def summit(density: Density, evaluations: int) -> tuple[Place, Curvature]:
+    """Where a climb from the density's start is when it ends, or after so many evaluations."""
+    climb = _Climb(density, min(MOST_PROBED, evaluations // 4), evaluations)
+    climb.go_on(evaluations)
+    return climb.place()
 
 
-@np.errstate(over="ignore", invalid="ignore")
-def _uphill(density: Density, here: Place, curvature: Curvature) -> Place | None:
-    """A step along which the density grows enough."""
-    gradient = here.gradient
-    direction = curvature.times(gradient)
-    rise = float(direction @ gradient)
-    if not rise > 0.0 or not np.isfinite(direction).all():
-        curvature.steps, curvature.changes = [], []
-        direction = curvature.diagonal * gradient
-        rise = float(direction @ gradient)
-    share = 1.0
-    for _ in range(HALVINGS):
-        there = Place(here.q + share * direction, *density(here.q + share * direction))
-        if there.value >= here.value + 1e-4 * share * rise and np.isfinite(there.gradient).all():
-            return there
-        share *= 0.5
-    return None
+class _Climb:
+    """The words and floats of a climb; up to `probed` values are looked at one by one."""
+
+    def __init__(self, density: Density, probed: int, evaluations: int = 1 << 62) -> None:
+        n = density.dimension
+        self.density = density
+        self.words = words = np.zeros(k.CLIMB_WORDS, dtype=np.int64)
+        self.work = work = np.zeros(k.climb_size(n))
+        work[:n] = density.position[:n]
+        words[k.WORK], words[k.RESULTS] = work.ctypes.data, density.results.ctypes.data
+        words[k.FUEL], words[k.PROBED] = density.limits.max_steps, probed
+        words[k.MOST] = evaluations
+        density.drive("start_climb", words)
+
+    def go_on(self, steps: int) -> int:
+        """Take up to so many steps: whether one led upwards, and whether the climb is over."""
+        self.words[k.AT_ONCE] = steps
+        return self.density.drive("climb_on", self.words)
+
+    def place(self) -> tuple[Place, Curvature]:
+        """Where the climb is."""
+        n, work = self.density.dimension, self.work
+        q, gradient, diagonal = work[: 3 * n].reshape(3, n).copy()
+        count, value = int(self.words[k.PAIRS]), float(self.words.view(np.float64)[k.VALUE])
+        pairs = work[7 * n : (7 + 2 * count) * n].reshape(count, 2, n).copy()
+        return Place(q, value, gradient), Curvature(diagonal, pairs[:, 0], pairs[:, 1])

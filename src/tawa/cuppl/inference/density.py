@@ -10,6 +10,7 @@ import numpy.typing as npt
 from tawa.cuppl.cpu.executable import FIELD, Executable, new_context
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.natives import tape as k
+from tawa.cuppl.natives.nuts import CHANGED, FAILED, FULL
 from tawa.cuppl.typing.errors import UnsupportedMethod
 from tawa.cuppl.typing.failures import (
     ALL_ZERO,
@@ -29,7 +30,7 @@ Floats = npt.NDArray[np.float64]
 ATTEMPTS = 200
 """Starts that are tried: half of them between -2 and 2, the others nearer and nearer to 0."""
 NARROWER = 0.97
-GRADIENT = "value_and_gradient run_chain find_step"
+GRADIENT = "value_and_gradient run_chain find_step start_climb climb_on"
 """The entries of code that is compiled for gradients."""
 STEEP = 1e6
 """A slope from which a start is looked for elsewhere, or else climbed from."""
@@ -74,6 +75,11 @@ class Density:
         )  # fmt: skip
         self.given = self.context.ctypes.data, self.arguments.ctypes.data, self.out.ctypes.data
         self.restart(seed)
+
+    @property
+    def kept_words(self) -> int:
+        """How many result words a chain keeps with each draw: none where any refers to the heap."""
+        return 0 if any(self.references) else len(self.references)
 
     def restart(self, seed: int) -> None:
         """Look for a start with another seed, as a new density would."""
@@ -146,6 +152,12 @@ class Density:
                 break
         return value, status
 
+    def look_elsewhere(self) -> tuple[float, int]:
+        """Take other values than those of the starts so far."""
+        value, status = self.look()
+        self.meter[k.DIMENSION] = self.dimension
+        return value, status
+
     def leave_cliffs(self) -> tuple[float, Floats]:
         """Start elsewhere where the density is steep, if a few other starts find it less so.
 
@@ -158,8 +170,7 @@ class Density:
             value, gradient = self(self.position[: self.dimension])
             if np.abs(gradient).max() <= STEEP:
                 return value, gradient
-            value, status = self.look()
-            self.meter[k.DIMENSION] = self.dimension
+            value, status = self.look_elsewhere()
             if status != 0 or not math.isfinite(value):
                 break
         return self(first)
@@ -182,6 +193,30 @@ class Density:
                 return (-math.inf if status else float(self.out[0])), status
             else:
                 raise self.error(status)
+
+    def drive(self, symbol: str, words: npt.NDArray[np.int64]) -> int:
+        """Run machine code that evaluates the density, until it has room; its last result."""
+        while True:
+            given = [self.meter.ctypes.data, words.ctypes.data]
+            out = self.executable.call_all(symbol, self.context, given)
+            ended, status, done = (int(w) for w in out[:3])
+            if not self.make_room(ended, status):
+                return done
+
+    def make_room(self, ended: int, status: int) -> bool:
+        """Whether machine code ended because it had too little room; it has more now.
+
+        Raises the errors of the program.
+        """
+        if ended == FULL:
+            self.more_tape()
+        elif ended == FAILED and status == HEAP_FULL:
+            self.more_heap()
+        elif ended == FAILED:
+            raise self.error(status)
+        elif ended == CHANGED:
+            raise self.changed()
+        return ended in (FULL, FAILED)
 
     def error(self, status: int) -> FunctionalError:
         """The error for a status."""

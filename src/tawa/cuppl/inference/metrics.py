@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
-    "METRICS", "MOST_DIRECTIONS", "Metric", "dense", "diagonal", "low_rank", "sizes", "variances",
-    "what_is_learned",
+    "METRICS", "MOST_DIRECTIONS", "Metric", "dense", "diagonal", "log_det", "low_rank", "sizes",
+    "variances", "what_is_learned",
 ]  # fmt: skip
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +68,16 @@ def dense(covariance: Floats) -> Metric:
     """Of a covariance."""
     factor: Floats = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     return Metric(1, covariance.reshape(-1), factor.reshape(-1))
+
+
+def log_det(metric: Metric, n: int) -> float:
+    """Of a metric of so many values."""
+    if metric.kind == 1:
+        return 2.0 * float(np.log(np.diagonal(metric.roots.reshape(n, n))).sum())
+    if metric.kind == 0:
+        return float(np.log(metric.words).sum())
+    scales, ratios = metric.words[:n], metric.words[n : n - metric.kind]
+    return float(2.0 * np.log(scales).sum() + np.log1p(ratios).sum())
 
 
 def variances(squares: Floats, slopes: Floats) -> Floats:

@@ -10,24 +10,26 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD
-from tawa.cuppl.cpu.memory import mask_of_results
 from tawa.cuppl.inference.adaptation import Plan, Report, moments_of, warm_up
 from tawa.cuppl.inference.ascent import ascent
 from tawa.cuppl.inference.checkpoint import Place
 from tawa.cuppl.inference.density import LEVELS, STEEP, Density
 from tawa.cuppl.inference.metrics import Metric, diagonal, sizes
+from tawa.cuppl.inference.results import results_of
+from tawa.cuppl.inference.rivals import Rivals, point_of
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.natives import nuts as k
-from tawa.cuppl.typing.failures import HEAP_FULL, UnboundedRecursion
+from tawa.cuppl.typing.failures import UnboundedRecursion
 
 __all__ = [
-    "SLICE", "NutsChain", "Plan", "first_point", "nuts_chain", "results_of", "run_plans",
+    "SLICE", "NutsChain", "Plan", "first_point", "nuts_chain", "run_plans",
     "set_words", "sizes_of_arrays", "tell_nobody",
 ]  # fmt: skip
 
@@ -77,18 +79,14 @@ def set_words(s: Words, plan: Plan, n: int, words: int, limits: Limits) -> None:
 def first_point(density: Density, words: int) -> tuple[Floats, Floats]:
     """Where a chain starts (a point of `natives/nuts.py`), and variances that fit there."""
     value, gradient = density.leave_cliffs()
-    n = density.dimension
-    q = density.position[:n].copy()
     steepness = np.abs(gradient)
     metric = 1.0 / np.clip(steepness, 1.0, 1e20)
     if steepness.max() > STEEP or steepness.min() < 1.0 / STEEP:
+        q = density.position[: density.dimension].copy()
         for there, curvature in ascent(density):
             q, metric = there.q, curvature.diagonal
-        value, gradient = density(q)
-    point = np.zeros(2 * n + 1 + words)
-    point[:n], point[n : 2 * n], point[2 * n] = q, gradient, value
-    point.view(np.int64)[2 * n + 1 :] = density.results[:words]
-    return point, metric
+        value, _ = density(q)
+    return point_of(density, value, words), metric
 
 
 @dataclass(slots=True)
@@ -134,15 +132,7 @@ class _Sampler:
             given = [density.meter.ctypes.data, self.s.ctypes.data, first, *rest]
             out = density.executable.call_all(symbol, density.context, given)
             ended, status, reached = (int(w) for w in out[:3])
-            if ended == k.FULL:
-                density.more_tape()
-            elif ended == k.FAILED and status == HEAP_FULL:
-                density.more_heap()
-            elif ended == k.FAILED:
-                raise density.error(status)
-            elif ended == k.CHANGED:
-                raise density.changed()
-            else:
+            if not density.make_room(ended, status):
                 return reached
             if symbol == "run_chain":
                 if rest[2] >= 0:
@@ -186,6 +176,7 @@ class _Together:
     ) -> None:  # fmt: skip
         self.samplers, self.words, self.each = samplers, words, each
         self.dimension = n = samplers[0].density.dimension
+        self.seeds = [sampler.plan.seed for sampler in samplers]
         self.moments = np.zeros((len(samplers), moments_of(samplers[0].plan, n)[1]))
         for sampler, row in zip(samplers, self.moments, strict=True):
             if sampler.density.dimension != n:
@@ -206,6 +197,10 @@ class _Together:
     def use(self, chain: int, metric: Metric) -> None:
         """Give a chain a metric."""
         self.samplers[chain].use(metric)
+
+    def put(self, chain: int, point: Floats) -> None:
+        """Put a chain somewhere else."""
+        self.samplers[chain].arrays[k.WORK][: len(point)] = point
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""
@@ -258,11 +253,12 @@ def run_plans(
 
     def run(plan: Plan, place: Place | None) -> NutsChain:
         tell = report if report is not None and plan is plans[0] else None
-        return nuts_chain(start(plan.seed, levels), plan, tell or tell_nobody, place)
+        return nuts_chain(start(plan.seed, levels), plan, tell or tell_nobody, place, rivals)
 
     while True:
         old = threading.stack_size(levels * BYTES_A_LEVEL + (1 << 20))
         try:
+            rivals = Rivals(partial(start, plans[0].seed, levels), plans[0].warm_up)
             with ThreadPoolExecutor(threads) as pool:
                 if not plans[0].pooled:
                     return list(pool.map(run, plans, own))
@@ -278,14 +274,15 @@ def run_plans(
 
 
 def nuts_chain(
-    density: Density, plan: Plan, report: Report = tell_nobody, place: Place | None = None
-) -> NutsChain:
+    density: Density, plan: Plan, report: Report = tell_nobody, place: Place | None = None,
+    rivals: Rivals | None = None,
+) -> NutsChain:  # fmt: skip
     """One chain; it is told of every so many transitions that were made."""
 
     def each(work: Callable[[int], None]) -> None:
         work(0)
 
-    (chain,) = _chains([density], [plan], each, report, [place])
+    (chain,) = _chains([density], [plan], each, report, [place], rivals)
     return chain
 
 
@@ -305,9 +302,9 @@ def pooled_chains(
 def _chains(
     densities: list[Density], plans: list[Plan],
     each: Callable[[Callable[[int], None]], None], report: Report, places: Sequence[Place | None],
+    rivals: Rivals | None = None,
 ) -> list[NutsChain]:  # fmt: skip
-    plan, references = plans[0], densities[0].references
-    kept = 0 if any(references) else len(references)
+    plan, kept = plans[0], densities[0].kept_words
     words = np.zeros((len(plans), k.SAMPLER_WORDS), dtype=np.int64)
     samplers = [
         _Sampler(density, own, kept, row, place)
@@ -323,7 +320,7 @@ def _chains(
         each(lambda chain: samplers[chain].start())
         done = [-1] * len(plans)
     if min(done) <= plan.warm_up:
-        warm_up(team, plan, report, min(done))
+        warm_up(team, plan, report, rivals, min(done))
     team.draw(plan.warm_up, plan.draws, done, report)
     return [_finished(sampler) for sampler in samplers]
 
@@ -341,27 +338,3 @@ def _finished(sampler: _Sampler) -> NutsChain:
     statistics: dict[str, Floats] = dict(zip(k.KEPT, rows, strict=True))
     step = float(s.view(np.float64)[k.STEP])
     return NutsChain(columns, positions, statistics, step, int(s[k.EVALUATIONS]), memory)
-
-
-def results_of(density: Density, positions: Floats) -> tuple[Words, list[Words]]:
-    """The results of draws, run again, and copied out of the heap with all they refer to."""
-    objects = density.executable.objects
-    mask = mask_of_results(density.executable.lowered.elaborated, objects)
-    rows = np.zeros((len(density.references), len(positions)), dtype=np.int64)
-    memory: list[Words] = [np.empty(1 << 16, dtype=np.int64)]
-    used = 0
-    for index, q in enumerate(positions):
-        density(q)
-        low, now = density.heap.ctypes.data, int(density.context[FIELD["heap"]])
-        need = (now - low) // 8
-        if used + need > len(memory[-1]):
-            density.check_memory(8 * (sum(map(len, memory)) + need))
-            memory.append(np.empty(max(need, 2 * len(memory[-1])), dtype=np.int64))
-            used = 0
-        density.context[FIELD["heap"]] = memory[-1].ctypes.data + 8 * used
-        row = density.results.copy()
-        given = [row.ctypes.data, len(row), mask, 1, low, now, objects.ctypes.data]
-        density.executable.collect("collect_results", density.context, given)
-        used = (int(density.context[FIELD["heap"]]) - memory[-1].ctypes.data) // 8
-        rows[:, index] = row
-    return rows, memory

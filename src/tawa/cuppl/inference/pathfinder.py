@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.cuppl.inference.approximation import Normal
-from tawa.cuppl.inference.ascent import Curvature, ascent
+from tawa.cuppl.inference.ascent import Curvature, Place, ascent
 from tawa.cuppl.inference.density import Density
 
-__all__ = ["find_path"]
+__all__ = ["find_path", "lower_bound", "normal_at"]
 
 Floats = npt.NDArray[np.float64]
 ELBO_DRAWS = 8
@@ -28,8 +28,8 @@ def find_path(density: Density, random: np.random.Generator) -> tuple[Normal, fl
     best, waited = (start, -math.inf), 0
     for here, curvature in ascent(density):
         waited += 1
-        one = _normal(curvature, here.q, here.gradient)
-        elbo = _elbo(density, one, random) if one is not None else -math.inf
+        one = normal_at(here, curvature)
+        elbo = lower_bound(density, one, random) if one is not None else -math.inf
         if one is not None and (elbo > best[1] or best[0] is start):
             best, waited = (one, elbo), 0
         if waited > PATIENCE:
@@ -37,8 +37,8 @@ def find_path(density: Density, random: np.random.Generator) -> tuple[Normal, fl
     return best
 
 
-def _normal(curvature: Curvature, at: Floats, gradient: Floats) -> Normal | None:
-    """The normal approximation around a point; None where it is none."""
+def normal_at(here: Place, curvature: Curvature) -> Normal | None:
+    """The normal approximation around a place; None where it is none."""
     wide, small = curvature.parts()
     scale = np.sqrt(curvature.diagonal)
     basis, right = np.linalg.qr(wide / scale[:, None])
@@ -46,11 +46,12 @@ def _normal(curvature: Curvature, at: Floats, gradient: Floats) -> Normal | None
         core = np.asarray(np.linalg.cholesky(np.eye(len(right)) + right @ small @ right.T), float)
     except np.linalg.LinAlgError:
         return None
-    mean = at + curvature.diagonal * gradient + wide @ (small @ (wide.T @ gradient))
+    mean = here.q + curvature.diagonal * here.gradient
+    mean += wide @ (small @ (wide.T @ here.gradient))
     return Normal(mean, scale, basis, core) if np.isfinite(mean).all() else None
 
 
-def _elbo(density: Density, one: Normal, random: np.random.Generator) -> float:
+def lower_bound(density: Density, one: Normal, random: np.random.Generator) -> float:
     """The evidence lower bound, by a few draws."""
     noise = random.standard_normal((ELBO_DRAWS, len(one.mean)))
     values = np.array([density(q)[0] for q in one.draw(noise)])

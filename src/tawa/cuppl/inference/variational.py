@@ -31,10 +31,10 @@ def fit_normal(
     start, _ = find_path(density, random)
     n = len(start.mean)
     mean = start.mean.copy()
-    root = _root(start) if full else np.sqrt(_variances(start))
+    root = start.root() if full else np.sqrt(start.variances())
     sizes = [np.zeros(n), np.zeros(n), np.zeros_like(root), np.zeros_like(root)]
     sums: tuple[Floats, Floats] | None = None
-    scale = np.sqrt(_variances(start))
+    scale = np.sqrt(start.variances())
     for step in range(1, steps + 1):
         noise = random.standard_normal((DRAWS, n))
         by_mean, by_root = _gradients(density, mean, root, noise)
@@ -90,21 +90,6 @@ def _positive(root: Floats, scale: Floats) -> Floats:
     index = np.diag_indices(len(out))
     out[index] = np.maximum(out[index], 1e-3 * scale)
     return out
-
-
-def _root(one: Normal) -> Floats:
-    """The Cholesky factor of a covariance."""
-    covariance = (
-        np.eye(len(one.mean))
-        + one.basis @ (one.core @ one.core.T - np.eye(len(one.core))) @ one.basis.T
-    )
-    return one.scale[:, None] * np.linalg.cholesky(covariance)
-
-
-def _variances(one: Normal) -> Floats:
-    """The diagonal of a covariance."""
-    inner = one.core @ one.core.T - np.eye(len(one.core))
-    return one.scale**2 * (1.0 + np.einsum("ij,jk,ik->i", one.basis, inner, one.basis))
 
 
 def _normal(mean: Floats, root: Floats) -> Normal:

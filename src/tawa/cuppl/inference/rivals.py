@@ -1,0 +1,113 @@
+"""Regions that a chain is compared with, so that it does not stay in one without weight.
+
+A chain explores the mode that its start is near. The evidence of its region is about that of the
+normal with the chain's density and spread. A rival is the normal at the end of a climb from another
+start; its evidence lower bound is one of the whole posterior. A chain that is far below the best
+rival has seen next to nothing of the posterior, and goes on from a draw of the rival.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.cuppl.inference.approximation import HALF_LOG_TAU, Normal
+from tawa.cuppl.inference.ascent import summit
+from tawa.cuppl.inference.density import Density
+from tawa.cuppl.inference.metrics import Metric, dense, diagonal, log_det, what_is_learned
+from tawa.cuppl.inference.pathfinder import lower_bound, normal_at
+from tawa.functional.errors import FunctionalError
+
+__all__ = ["Rivals", "evidence", "point_of"]
+
+Floats = npt.NDArray[np.float64]
+MOST = 5
+A_RIVAL = 200
+"""Transitions of the warm-up for each climb, which is a small part of what they cost."""
+EVALUATIONS = 200
+"""That a climb may take."""
+APART = 10.0
+"""How far, and by 1 for each value, a chain is below a rival that it gives way to."""
+TRIES = 8
+KEY = 0x52495641
+
+
+def point_of(density: Density, value: float, words: int) -> Floats:
+    """Where a density was evaluated last, as chains keep it (a point of `natives/nuts.py`)."""
+    n = density.dimension
+    point = np.zeros(2 * n + 1 + words)
+    point[:n], point[n : 2 * n], point[2 * n] = density.position[:n], density.gradient[:n], value
+    point.view(np.int64)[2 * n + 1 :] = density.results[:words]
+    return point
+
+
+@dataclass(slots=True)
+class Rivals:
+    """The best of some climbs, which are made when a chain first asks.
+
+    `start` makes a density at the start of the first chain; the climbs start where that one would
+    have looked next.
+    """
+
+    start: Callable[[], Density]
+    warm_up: int
+    density: Density | None = None
+    best: tuple[Normal, float] | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def instead(self, own: float, metric: str, seed: int) -> tuple[Floats, Metric] | None:
+        """Where a chain goes on whose region has about this log evidence; None if that is there."""
+        with self.lock:
+            if self.density is None:
+                self.density = self.start()
+                self.best = _best(self.density, min(MOST, self.warm_up // A_RIVAL))
+            density = self.density
+            if self.best is None or not own + APART + density.dimension < self.best[1]:
+                return None
+            normal = self.best[0]
+            random = _random(seed)
+            noise = random.standard_normal((TRIES, density.dimension))
+            for q in normal.draw(noise):
+                value, gradient = density(q)
+                if math.isfinite(value) and np.isfinite(gradient).all():
+                    return point_of(density, value, density.kept_words), _metric(normal, metric)
+        return None
+
+
+def evidence(value: float, metric: Metric, n: int) -> float:
+    """About the log evidence of a normal region, of the density at a draw and the covariance."""
+    return value + 0.5 * n + HALF_LOG_TAU * n + 0.5 * log_det(metric, n)
+
+
+def _best(density: Density, count: int) -> tuple[Normal, float] | None:
+    """The normal with the largest evidence lower bound, of so many climbs."""
+    random = _random(density.seed)
+    found: list[tuple[Normal, float]] = []
+    for _ in range(count):
+        try:
+            value, status = density.look_elsewhere()
+            if status != 0 or not math.isfinite(value):
+                break
+            one = normal_at(*summit(density, EVALUATIONS))
+            if one is not None:
+                found.append((one, lower_bound(density, one, random)))
+        except FunctionalError:  # the program fails there, where no chain may ever come
+            continue
+    found = [one for one in found if math.isfinite(one[1])]
+    return max(found, key=lambda one: one[1], default=None)
+
+
+def _random(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed & (1 << 64) - 1, KEY]))
+
+
+def _metric(normal: Normal, metric: str) -> Metric:
+    if what_is_learned(metric, len(normal.mean)) != "dense":
+        return diagonal(normal.variances())
+    root = normal.root()
+    return dense(root @ root.T)
