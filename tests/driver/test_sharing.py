@@ -17,6 +17,10 @@ class Log:
 
     functions: tuple[str, ...] = ("k",)
     registers: int = 142
+    found: tuple[Any, ...] = ()
+
+    def findings(self) -> tuple[Any, ...]:
+        return self.found
 
     def function(self, _entry: str) -> Any:
         return self
@@ -65,11 +69,26 @@ class Work:
     ends_in_text: bool = False
     stages: dict[str, str] = field(default_factory=dict[str, str])
     asked: list[int] = field(default_factory=list[int])
+    whole: int = 0
+    """How often C++ was compiled."""
 
     def run(self, steps: list[Any], _module: Any) -> None:
-        self.asked += [step.ctas for step in steps]
+        """Pass over nothing."""
+
+    def timed(self, _stage: str, work: Any) -> Any:
+        return work()
+
+    def keep(self, stage: str, content: Any) -> None:
+        self.stages[stage] = content
+
+    def emitted(self, _module: Any) -> str:
+        return "text"
+
+    def built(self, _name: str, _spec: Any, product: Product) -> Built:
+        return Built(product=product)
 
     def finish(self, _name: str, _module: Any) -> Built:
+        self.whole += 1
         return Built(findings=self.found.pop(0))
 
 
@@ -79,39 +98,70 @@ class Asked:
 
     ctas_per_sm: int = 1
     machine: Any = None
+    target: str = "sm_90a"
+
+
+class Taken:
+    """Three and two CTAs may be asked for, of a kernel whose warps do not meet."""
+
+    more = (3, 2)
+    meets = False
 
 
 @pytest.fixture
 def of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels for which three and two CTAs may be asked for."""
-
-    class Taken:
-        more = (3, 2)
-
     monkeypatch.setattr(reassembling, "may_share", lambda module: module.stages != {"no": ""})
     monkeypatch.setattr(reassembling.Occupancy, "of", lambda *given: Taken())
+    monkeypatch.setattr(reassembling, "spec_of", lambda _module: Spec())
 
 
 CLEAN, SPILLED = (), ("a spill",)
 
 
 @pytest.mark.usefixtures("of_two")
+@pytest.mark.parametrize("taken_apart", [True, False])
 @pytest.mark.parametrize(
     ("found", "asked", "taken"),
     [([CLEAN], [3], 3), ([SPILLED, CLEAN], [3, 2], 2), ([SPILLED, SPILLED], [3, 2], None)],
 )
 def test_the_first_that_finds_room_is_taken(
-    found: list[tuple[Any, ...]], asked: list[int], taken: int | None
+    monkeypatch: pytest.MonkeyPatch,
+    found: list[tuple[Any, ...]],
+    asked: list[int],
+    taken: int | None,
+    taken_apart: bool,
 ):
+    """Of the PTX by itself; of the whole C++ if that can't be."""
     work, built = Work(list(found), Asked()), Built(stages={"hopper": "text"})
+
+    def bounded(_product: Any, _target: str, ctas: int, _name: str) -> Product | None:
+        work.asked.append(ctas)
+        return Product(Log(found=work.found.pop(0))) if taken_apart else None
+
+    monkeypatch.setattr(reassembling, "bounded", bounded)
     result: Any = reassembled(work, built)  # pyright: ignore
     assert work.asked == asked
+    assert work.whole == (0 if taken_apart else len(asked))
     if taken is None:
         assert result is built
         assert work.stages == built.stages
     else:
         (said,) = result.decisions
         assert said.ctas == taken
+
+
+@pytest.mark.usefixtures("of_two")
+def test_where_warps_meet_the_compiler_may_help(monkeypatch: pytest.MonkeyPatch):
+    """PTX that spills is compiled again as C++, for the most CTAs only."""
+    monkeypatch.setattr(Taken, "meets", True)
+    spilled = Product(Log(found=SPILLED))
+    monkeypatch.setattr(reassembling, "bounded", lambda *given: spilled)
+    for found, whole in (([CLEAN], 3), ([SPILLED], None)):
+        work, built = Work(list(found), Asked()), Built(stages={"hopper": "text"})
+        result: Any = reassembled(work, built)  # pyright: ignore
+        assert work.whole == 1
+        assert [said.ctas for said in result.decisions] == ([whole] if whole else [])
 
 
 @pytest.mark.usefixtures("of_two")

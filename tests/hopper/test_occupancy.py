@@ -16,10 +16,12 @@ FEW, MUCH = 1024, 50 * 1024
     [
         (128, 64, FEW, 8, 16, [10, 9]),  # 48 and 56 of 64 registers each
         (128, 128, FEW, 4, 16, [5]),  # 96 of 128; for a sixth, 48 would have to go
-        (128, 34, FEW, 12, 16, [16, 13]),  # 40 taken, 32 left: eight at a time
+        (128, 34, FEW, 12, 16, [16]),  # 40 taken, 32 left, as to 13 to 15: eight at a time
         (128, 0, 0, 64, 16, []),
         (256, 72, FEW, 3, 8, [4]),
         (512, 32, FEW, 4, 4, []),  # all threads are there
+        (32, 80, 0, 25, 32, [32, 28]),  # 64 and 72 registers; there are no more than 32
+        (32, 51, 0, 36, 32, []),
         (1024, 60, FEW, 1, 2, []),  # a second would leave 32
     ],
 )

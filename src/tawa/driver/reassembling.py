@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from xdsl.dialects.builtin import ModuleOp
+
 from tawa.driver.attempts import spilled_bytes
 from tawa.driver.compilation import Built, Compilation
+from tawa.driver.compiled import spec_of
 from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
 from tawa.hopper.passes.occupancy import Occupancy, ShareMultiprocessor, may_share
 from tawa.ir.decisions.assembling import RegistersForMore
+from tawa.runtime.bounded_ptx import bounded
 
 
 def reassembled(work: Compilation, built: Built) -> Built:
@@ -48,12 +52,34 @@ def shared(work: Compilation, built: Built) -> Built:
         return built  # a remark says that the log is empty
     registers = report.function(spec.entry).registers
     taken = Occupancy.of(module, work.options.machine, spec.threads, registers, spec.shared_bytes)
-    for ctas in taken.more:
-        bounded = module.clone()
-        work.run([ShareMultiprocessor(ctas)], bounded)
-        fuller = work.finish(built.name, bounded)
-        if not fuller.findings:
+    for number, ctas in enumerate(taken.more):
+        fuller = _fuller(work, built, module, ctas, whole=taken.meets and not number)
+        if fuller is not None:
             said = RegistersForMore(ctas)
             return replace(fuller, decisions=(*fuller.decisions, said))
     work.stages = dict(built.stages)
     return built
+
+
+def _fuller(
+    work: Compilation, built: Built, module: ModuleOp, ctas: int, *, whole: bool
+) -> Built | None:
+    """The kernel with registers that let so many CTAs in; None if that costs speed.
+
+    Its PTX is assembled by itself. If that can't be, or if it is worth the `whole` of the time, its
+    C++ is compiled again: knowing the bound, the compiler computes some values twice.
+    """
+    product = work.timed(
+        "cubin", lambda: bounded(built.product, work.options.target, ctas, f"{built.name}.cu")
+    )
+    good = product is not None and not product.report.findings()
+    if product is not None and not good and not whole:
+        return None
+    shared = module.clone()
+    work.run([ShareMultiprocessor(ctas)], shared)
+    if product is None or not good:
+        fuller = work.finish(built.name, shared)
+        return None if fuller.findings else fuller
+    work.keep("hopper", shared)
+    work.keep("cu", work.emitted(shared))
+    return work.built(built.name, spec_of(shared), product)

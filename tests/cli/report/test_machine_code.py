@@ -1,6 +1,14 @@
 """Which line of CUDA C++ an instruction comes from, where the assembler's table does not say."""
 
-from tawa.cli.report.machine_code import MachineLine, paired
+import re
+
+from simulation import Arrays, Recorded
+from suite import cases
+
+from tawa.cli.report.machine_code import MachineLine, machine_code, paired
+from tawa.driver.compiler import compile_kernel
+from tawa.driver.inspection.cuda_lines import cuda_text
+from tawa.runtime.sass import disassemble
 
 BODY = range(10, 30)
 
@@ -82,3 +90,24 @@ def test_copies_of_an_instruction_take_the_line_before_them():
 def test_a_line_of_an_inlined_function_counts_for_its_caller():
     text = ".loc 1 12 3\n.loc 1 4 9, function_name $x, inlined_at 1 12 3\nbar.sync 1;\n"
     assert lines(paired(code(("BAR.SYNC 0x1", None, False)), text, BODY)) == [12]
+
+
+def bare(text: str) -> str:
+    return re.sub(r"\s|\.L_\w+", "", text)
+
+
+def test_a_kernel_that_was_assembled_again_is_shown_as_it_runs():
+    """Its C++ alone, with that bound, has other machine code."""
+    launch = cases()["stencil"](Arrays())
+    asked = Recorded(launch.kernel, launch.grid, tuple(launch.args), dict(launch.constants))
+    request = asked.request()
+    parts = request.types, request.constants, request.options
+    compiled = compile_kernel(launch.kernel, *parts, dump_dir=None, override={})
+    program = cuda_text(compiled.module("hopper"))
+    body = range(program.kernel, len(program.text.splitlines()) + 1)
+    known = program.text, compiled.spec.entry, request.options.target, body
+    own = [bare(i.text) for i in disassemble(compiled.cubin)[compiled.spec.entry].instructions]
+    for launched, same in ((compiled.spec.ctas_per_sm, True), (None, False)):
+        shown = [line for line in machine_code(*known, launched) if line.address is not None]
+        assert ([bare(line.text) for line in shown] == own) is same
+        assert sum(line.line is not None for line in shown) > len(shown) * 0.9

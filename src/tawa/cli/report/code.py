@@ -77,7 +77,8 @@ def _code(compiled: Compiled, module: ModuleOp, target: Chip) -> Iterable[Pane]:
         for n, line in enumerate(text, 1)
     )
     yield Pane("cuda", "CUDA C++", lines)
-    instructions = machine_code(program.text, compiled.spec.entry, target.target, body)
+    spec = compiled.spec
+    instructions = machine_code(program.text, spec.entry, target.target, body, spec.ctas_per_sm)
     _same(instructions, compiled)
     yield Pane(
         "sass",

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tawa.runtime.nvrtc import compile_cuda
+from tawa.runtime.bounded_ptx import bounded
+from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 from tawa.runtime.sass import sass_text
 
 PAIRS: tuple[tuple[str, str], ...] = (
@@ -44,6 +45,8 @@ _FILE = re.compile(r'^\s*//## File "[^"]*", line (\d+)')
 _CODE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
 _LABEL = re.compile(r"^(\.L_\w+):")
 _SECTION = re.compile(r"^\s*\.section\s+(\S+?),")
+_BOUND = re.compile(r"(__launch_bounds__\(\d+, )(\d+)\)")
+_NAME, _WITH_LINES = "kernel.cu", ("--generate-line-info",)
 _LOC = re.compile(r"^\s*\.loc\s+\d+ (\d+) \d+(?:.*inlined_at \d+ (\d+))?")
 
 
@@ -60,15 +63,44 @@ class MachineLine:
     own: bool = False
 
 
-def machine_code(source: str, kernel: str, target: str, body: range) -> list[MachineLine]:
+def machine_code(
+    source: str, kernel: str, target: str, body: range, launched: int | None = None
+) -> list[MachineLine]:
     """The machine code of a program's kernel, with lines of `body` (the kernel's own).
 
-    What comes from functions before the body counts for the line that calls them. Raises
-    `DisassemblerMissing`.
+    What comes from functions before the body counts for the line that calls them. A kernel that is
+    `launched` as so many CTAs of a multiprocessor, and bounded otherwise, was assembled again.
+    Raises `DisassemblerMissing`.
     """
-    built = compile_cuda(source, target, name="kernel.cu", options=("--generate-line-info",))
+    bound, again = _BOUND.search(source), None
+    if bound and launched and launched != (ctas := int(bound[2])):
+        again = _again(source, target, body, launched, ctas)
+    built = again or _compiled(source, target)
     listing = sass_text(built.cubin, "--print-line-info-inline")
     return paired(list(_instructions(listing, kernel, body)), built.ptx, body)
+
+
+def _compiled(source: str, target: str) -> CompiledCuda:
+    return compile_cuda(source, target, name=_NAME, options=_WITH_LINES)
+
+
+def _again(source: str, target: str, body: range, launched: int, ctas: int) -> CompiledCuda | None:
+    """The program as it was assembled, in two steps; None if that was done in one."""
+    first = _compiled(_BOUND.sub(rf"\g<1>{launched})", source, count=1), target)
+    lines = replace(first, ptx=_own_lines(first.ptx, body))
+    return bounded(lines, target, ctas, _NAME, _WITH_LINES)
+
+
+def _own_lines(ptx: str, body: range) -> str:
+    """PTX whose line table has lines of the kernel's body only, and needs no other names."""
+    kernel = ptx.partition("\n\t.file\t")[0].splitlines()
+    lines = [_numbers(loc, body) if (loc := _LOC.match(text)) else text for text in kernel]
+    return "\n".join(f".loc 1 {x[0]} 1" if isinstance(x, list) else x for x in lines if x)
+
+
+def _numbers(loc: re.Match[str], body: range) -> list[int]:
+    """The lines of a body that a row of PTX's line table names, the innermost first."""
+    return [int(number) for number in loc.groups() if number and int(number) in body]
 
 
 def _instructions(listing: str, kernel: str, body: range) -> Iterator[MachineLine]:
@@ -105,7 +137,7 @@ def _ptx_lines(ptx: str, body: range) -> list[tuple[str, int]]:
     line = 0
     for text in ptx.splitlines():
         if loc := _LOC.match(text):
-            numbers = [int(n) for n in loc.groups() if n and int(n) in body]
+            numbers = _numbers(loc, body)
             line = numbers[0] if numbers else line
         elif line:
             found.append((text, line))

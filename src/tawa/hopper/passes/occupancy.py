@@ -65,29 +65,36 @@ class Occupancy:
 
     @property
     def by_others(self) -> int:
-        """CTAs that shared memory and threads allow."""
+        """CTAs that shared memory, threads and the multiprocessor allow."""
         target = self.target
-        return min(target.ctas_with(self.shared_bytes), target.threads // self.threads)
+        threads = target.threads // self.threads
+        return min(target.ctas_with(self.shared_bytes), threads, target.ctas)
 
     @property
     def more(self) -> list[int]:
         """Numbers of CTAs to ask for, above what fits now, the best first; none if too far away."""
         now, found = self.by_registers, list[int]()
+        # Of numbers that leave a thread as many registers, the largest.
+        counts = range(self.by_others, now, -1)
+        rooms = list({self._allowed(n): n for n in reversed(counts)}.values())[::-1]
         small, large = self.target.thresholds.occupancy_cuts
         if self.meets:
-            wanted = [n for n in range(self.by_others, now, -1) if self._cut(n) <= large]
+            wanted = [n for n in rooms if self._cut(n) <= large]
             found += wanted[: 2 if self.by_warps else 1]
         # With fewer warps than it holds, a multiprocessor may hide more of memory's latency.
         few = self.meets or now * self.threads < self.target.threads
-        wanted = [n for n in range(self.by_others, now, -1) if few and self._cut(n) <= small]
+        wanted = [n for n in rooms if few and self._cut(n) <= small]
         found += wanted[-1:] if self.meets else wanted[:1] + wanted[-1:]
         return list(dict.fromkeys(found))
 
+    def _allowed(self, ctas: int) -> int:
+        """Registers of a thread that leave room for so many CTAs."""
+        step = self.target.register_step
+        return self.target.registers // (ctas * self.threads) // step * step
+
     def _cut(self, ctas: int) -> float:
         """Of its registers, what a thread has to do without for so many CTAs."""
-        step = self.target.register_step
-        allowed = self.target.registers // (ctas * self.threads) // step * step
-        return 1 - allowed / max(1, self.registers)
+        return 1 - self._allowed(ctas) / max(1, self.registers)
 
 
 @dataclass(frozen=True)
