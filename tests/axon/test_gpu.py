@@ -460,11 +460,12 @@ def test_columns_are_summed_along_what_lies_side_by_side():
 
 
 def test_a_mask_is_computed_from_what_is_written_anyway():
-    text = "def f v a b w = grad (fn (a, w) -> sum_all (v * (relu (a + b) @ w))) (a, w)"
-    arguments = single(32, 16), single(32, 24), single(32, 24), single(24, 16)
-    compiled = check(define(text), *arguments)
-    groups = [launch.call.group for launch in compiled.plan(*arguments).launches]
-    assert all(node.function != "where" for group in groups for node in group.outputs)
+    text = "def f a b c w = let y = relu (a + b + c) in (y @ w) * abs (sign y)"
+    check(define(text), *(np.float16(a) for a in (*[single(16, 8)] * 3, single(8, 8))))
+    large = np.broadcast_to(np.float16(0), (2**18, 64))
+    plan = plan_for_device(axon.compile(define(text)), (large, large, large, large[:64]), {})
+    assert len(plan.launches) == 2
+    assert [node.function for node in plan.launches[0].call.group.outputs] == ["relu"]
 
 
 def test_sums_of_what_is_shared_but_for_numbers_of_a_column_are_one_kernel():
