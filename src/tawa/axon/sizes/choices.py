@@ -50,6 +50,10 @@ class Largest(Atom):
 
 def largest(options: Iterable[Dim]) -> Dim:
     """The largest of several dimensions; those that provably aren't are left out."""
+    options = list(options)
+    numbers = [option.constant for option in options]
+    if None not in numbers:
+        return Dim.of(max(number for number in numbers if number is not None))
     whole = _undominated(options)
     parts = [part for option in whole for part in _flattened(option)]
     kept = whole if len(parts) == len(whole) else _undominated(parts)

@@ -195,7 +195,13 @@ class Dim(Interned, Term):
 
     @cached_property
     def _least(self) -> int | None:
-        offset, shared = self.offset, content(self)
+        offset = self.offset
+        if len(self.terms) == 1 + bool(offset):
+            monomial, c = self.terms[0] if self.terms[0][0] else self.terms[-1]
+            if _is_lone(monomial):
+                low = factor_least(monomial[0][0]) if c > 0 else factor_most(monomial[0][0])
+                return None if low is None else low * c + offset
+        shared = content(self)
         symbols = Dim(tuple((monomial, c // shared) for monomial, c in self.terms if monomial))
         low = _least_of(symbols) if shared else 0
         return None if low is None else low * shared + offset
