@@ -128,3 +128,14 @@ def test_what_is_pooled_from_a_window_that_may_not_fit_is_unknown_where_it_does_
     assert [at(shapes, "y", B=2, W=w) for w in (2, 3, 6, 9)] == [
         (2, 3, 1), (2, 3, 1), (2, 3, 2), (2, 3, 2)]  # fmt: skip
     assert at(shapes, "y", B=2, W=1) == (2, 3, None)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(6, 3), (7, None)])
+def test_a_valid_pooling_rounded_up_is_known_where_nothing_is_rounded(
+    size: int, expected: int | None
+):
+    """The specification's formula rounds down, and onnxruntime up."""
+    pool = node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[2], ceil_mode=1,
+                auto_pad="VALID")  # fmt: skip
+    shapes = shapes_of(model_of([pool], [value("x", ["B", 3, size])]))
+    assert at(shapes, "y", B=2) == (2, 3, expected)

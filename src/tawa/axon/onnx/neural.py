@@ -47,6 +47,10 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
         context.at_least(room, 0 if is_convolution else 1 - 2 * strides[i])
         if not is_convolution and max(pads[i], pads[i + rank]) >= (kernel[i].constant or 1):
             found.append(context.fresh())
+        elif context.flag("ceil_mode") and mode == "VALID":
+            # The specification rounds down here; onnxruntime rounds up.
+            alike = (room % strides[i]).constant == 0
+            found.append(room // strides[i] + 1 if alike else context.fresh())
         elif context.flag("ceil_mode"):
             started = (size + pads[i] - 1) // strides[i] + 1
             found.append(smallest([ceil_quotient(room, strides[i]) + 1, started]))
