@@ -251,7 +251,7 @@ REASONS: dict[str, dict[str, str]] = {
     "tile/passes/descriptors.py": {
         "DescBase, DescSize, MakeDesc": RULE,
     },
-    "tile/passes/repeated_loads.py": {
+    "tile/passes/loads/repeated_loads.py": {
         "Arange, Splat": RULE,
         "Broadcast, ExpandDims, Map": RULE,
         "Broadcast, ExpandDims, Splat, Trans": RULE,
@@ -259,7 +259,7 @@ REASONS: dict[str, dict[str, str]] = {
     "tile/passes/scaled_exponents.py": {
         "Reshape, Trans": TURN,
     },
-    "tile/passes/uniform_loads.py": {
+    "tile/passes/loads/uniform_loads.py": {
         "Arange, Splat": RULE,
         "Broadcast, ExpandDims, Map, Trans": RULE,
     },

@@ -21,7 +21,7 @@ from tawa.ir.walking import all_of
 from tawa.simulate.interpret.tile import run
 from tawa.tile.analysis.host_expressions import host_expression
 from tawa.tile.dialect.ops import DescLoad, Load
-from tawa.tile.passes.batched_loads import MOST_OPS, BatchedLoads
+from tawa.tile.passes.loads.batched_loads import MOST_OPS, BatchedLoads
 from tawa.tile.passes.simplify import simplify
 
 

@@ -14,7 +14,7 @@ from tawa.base.types import PtrType
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 from tawa.tile.dialect.ops import Arange, AtomicRmw, Broadcast, Dot, ExpandDims, Load, Splat, Store
-from tawa.tile.passes.early_loads import EarlyLoads
+from tawa.tile.passes.loads.early_loads import EarlyLoads
 
 SHAPE = (16, 16)
 

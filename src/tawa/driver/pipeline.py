@@ -38,27 +38,29 @@ from tawa.partition.partition import Partition
 from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleLoops
 from tawa.tile.passes.accumulate import FuseAccumulate
-from tawa.tile.passes.batched_loads import BatchedLoads
 from tawa.tile.passes.carried_descriptors import CarriedDescriptors
 from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
 from tawa.tile.passes.descriptor_pointers import DescriptorPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
-from tawa.tile.passes.early_loads import EarlyLoads
 from tawa.tile.passes.guarded_masks import GuardMasks
 from tawa.tile.passes.late_reductions import LateReductions
+from tawa.tile.passes.loads.batched_loads import BatchedLoads
+from tawa.tile.passes.loads.early_loads import EarlyLoads
+from tawa.tile.passes.loads.loads_before_products import LoadsBeforeProducts
+from tawa.tile.passes.loads.repeated_loads import RepeatedLoads
+from tawa.tile.passes.loads.uniform_loads import UniformLoads
+from tawa.tile.passes.narrow_comparisons import NarrowComparisons
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.range_checks import RangeChecks
 from tawa.tile.passes.reciprocals import Reciprocals
-from tawa.tile.passes.repeated_loads import RepeatedLoads
 from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
 from tawa.tile.passes.shared_divisors import SharedDivisors
 from tawa.tile.passes.shared_extremes import SharedExtremes
 from tawa.tile.passes.simplify import Simplify
 from tawa.tile.passes.split_loops import SplitLoops
-from tawa.tile.passes.uniform_loads import UniformLoads
 from tawa.tile.passes.waits import Waits
 from tawa.tile.passes.widen import WidenAccumulators
 
@@ -106,12 +108,14 @@ def whole_tiles(options: Options, decided: Decisions) -> list[Any]:
         ScaledExponents(options),
         GuardMasks(options, decided),
         RangeChecks(),
+        NarrowComparisons(),
         WidenAccumulators(),  # after fusing, which saves a rounding
         PartialDeadCode(options, decided),
         Reciprocals(),
         UniformLoads(),
         # Before loads become copies of the loop.
         EarlyLoads(),
+        LoadsBeforeProducts(options),
         SharedExtremes(),
         # What loops carry in place of tiles of pointers and of what is reduced.
         CarriedPointers(),

@@ -377,6 +377,25 @@ __device__ __forceinline__ void store_words(void* pointer, u64 a, u64 b) {
   asm volatile("st.global.v2.b64 [%0], {%1, %2};" :: "l"(pointer), "l"(a), "l"(b) : "memory");
 }
 """,
+    "store_words_where": """\
+__device__ __forceinline__ void store_words_where(bool kept, void* pointer, u32 a, u32 b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.b32 [%0], {%1, %2};}"
+               :: "l"(pointer), "r"(a), "r"(b), "r"(u32(kept)) : "memory");
+}
+__device__ __forceinline__ void store_words_where(
+    bool kept, void* pointer, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p st.global.v4.b32 [%0], {%1, %2, %3, %4};}"
+               :: "l"(pointer), "r"(a), "r"(b), "r"(c), "r"(d), "r"(u32(kept)) : "memory");
+}
+__device__ __forceinline__ void store_words_where(bool kept, void* pointer, u64 a) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p st.global.b64 [%0], %1;}"
+               :: "l"(pointer), "l"(a), "r"(u32(kept)) : "memory");
+}
+__device__ __forceinline__ void store_words_where(bool kept, void* pointer, u64 a, u64 b) {
+  asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p st.global.v2.b64 [%0], {%1, %2};}"
+               :: "l"(pointer), "l"(a), "l"(b), "r"(u32(kept)) : "memory");
+}
+""",
     "vote_any": """\
 __device__ __forceinline__ bool vote_any(bool value) {
   return __any_sync(0xffffffffu, value);
