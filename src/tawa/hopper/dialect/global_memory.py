@@ -305,7 +305,7 @@ class GlobalStore(HopperOp):
 
         own = f"if ({owner})" if owner else ""
         with w.block(own), w.block(w.registers(frag.layout, step=count)):
-            if self._predicated:
+            if self.mask is not None and self._predicated:
                 values = [f"{w.name(self.value)}[i{plus(j)}]" for j in range(count)]
                 words = ", ".join(_words(byte_size(frag.element_type), values))
                 asked = f"{w.name(self.mask)}[i]"
@@ -315,14 +315,14 @@ class GlobalStore(HopperOp):
 
     @property
     def _predicated(self) -> bool:
-        """Whether an access is one instruction under a predicate.
+        """Whether an access with a mask is one instruction under a predicate.
 
         Behind a branch the compiler would put all that is computed for the store alone, and could
         order nothing across it.
         """
         count = self.vector.value.data
         whole = count * byte_size(element_of(self.value.type)) % 8 == 0 and not manner_of(self)
-        return self.mask is not None and _run_of(self) == count and whole
+        return _run_of(self) == count and whole
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""

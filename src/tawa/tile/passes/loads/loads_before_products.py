@@ -50,7 +50,10 @@ class LoadsBeforeProducts:
 
     def _gather(self, ops: list[Operation]) -> None:
         """Move the loads among some ops in a row before the first product of theirs."""
-        first = next((place for place, op in enumerate(ops) if isinstance(op, Dot)), len(ops))
+        first = next((place for place, op in enumerate(ops) if isinstance(op, Dot)), None)
+        if first is None:
+            return
+        start = ops[first]
         held = sum(self._registers(op) for op in ops[:first] if isinstance(op, Load))
         for place in range(first + 1, len(ops)):
             load = ops[place]
@@ -62,8 +65,8 @@ class LoadsBeforeProducts:
             held += self._registers(load)
             for op in [*needed, load]:
                 op.detach()
-                assert ops[first].parent is not None
-                ops[first].parent.insert_op_before(op, ops[first])
+                assert start.parent is not None
+                start.parent.insert_op_before(op, start)
 
     def _registers(self, load: Load) -> float:
         """Registers of a thread that a tile takes."""
