@@ -1,11 +1,12 @@
-"""Effective samples a second of NUTS, beside NumPyro's, on one core.
+"""Effective samples a second of NUTS beside NumPyro, BlackJAX, nutpie and Stan, on one core.
 
-    python benchmarks/cuppl_nuts.py [--peers PYTHON] [--seeds 3] [--models arK,garch11]
+    python benchmarks/cuppl_nuts.py [--peers PYTHON] [--stan PYTHON] [--seeds 3] [--models arK]
 
-One chain of 1,000 draws after 1,000 to warm up, from default settings, for each seed; NumPyro with
-a diagonal and with a dense metric. An effective sample is counted by ArviZ's bulk estimate, for the
-quantity of which a chain has the fewest. Times are processor seconds, warm-up included, compilation
-apart. Rows go to `results/cuppl-nuts.jsonl`: `ms` is for one effective sample.
+One chain of 1,000 draws after 1,000 to warm up, from default settings, for each seed, one system
+after the other; NumPyro and BlackJAX with a diagonal and with a dense metric. An effective sample
+is counted by ArviZ's bulk estimate, for the quantity of which a chain has the fewest. Times are
+processor seconds, compilation apart. Rows go to `results/cuppl-nuts.jsonl`: `ms` is for one
+effective sample, warm-up included. Rates are of the sums over all seeds.
 """
 
 from __future__ import annotations
@@ -46,37 +47,107 @@ def least_effective(columns: list[np.ndarray[Any, Any]]) -> float:
     return min(float(arviz.ess(column[None])) for column in columns)
 
 
-def ours(model: str, data: dict[str, Any], seeds: int) -> dict[str, Any]:
-    """Milliseconds for an effective sample, of each seed."""
-    program = cuppl.model(PROGRAMS[model])
-    begin = time.process_time()
-    program.nuts(2, warm_up=2, chains=1, data=data)
-    first, spent, sizes = time.process_time() - begin, list[float](), list[float]()
-    for seed in range(seeds):
+class Ours:
+    """Chains of CuPPL's."""
+
+    version = ""
+
+    def __init__(self, model: str, data: dict[str, Any]) -> None:
+        self.program, self.data = cuppl.model(PROGRAMS[model]), data
         begin = time.process_time()
-        posterior = program.nuts(1000, chains=1, threads=1, data=data, seed=seed)
-        spent.append(time.process_time() - begin)
-        sizes.append(least_effective([posterior[name] for name in posterior.columns]))
-    return {"seconds": spent, "sizes": sizes, "first": first}
+        self.program.nuts(2, warm_up=2, chains=1, data=data)
+        self.first = time.process_time() - begin
+
+    def seconds(self, seed: int, draws: int) -> tuple[float, cuppl.Posterior]:
+        """Processor seconds of a chain."""
+        begin = time.process_time()
+        found = self.program.nuts(draws, chains=1, threads=1, data=self.data, seed=seed)
+        return time.process_time() - begin, found
+
+    def chain(self, seed: int) -> dict[str, Any]:
+        """What a chain takes, its warm-up alone, and its effective samples."""
+        warming, _ = self.seconds(seed, 1)
+        seconds, posterior = self.seconds(seed, 1000)
+        size = least_effective([posterior[name] for name in posterior.columns])
+        return {"seconds": seconds, "warming": warming, "size": size}
 
 
-def theirs(
-    python: str, model: str, data: dict[str, Any], metric: str, seeds: int
-) -> dict[str, Any]:
-    """The same for NumPyro."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = str(Path(folder) / "draws.npz")
-        command = [python, str(HERE / "cuppl_nuts_numpyro.py"), model, metric, str(seeds), out]
-        done = subprocess.run(
-            command, input=json.dumps(data), capture_output=True, text=True,
-            env={**os.environ, **ONE_CORE},
+class Theirs:
+    """A peer's chains, in a process that answers for one seed after the other."""
+
+    def __init__(self, command: list[str], data: dict[str, Any], folder: Path) -> None:
+        self.out = folder / f"{'-'.join(command[2:])}-{Path(command[1]).stem}.npy"
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, env={**os.environ, **ONE_CORE},
         )  # fmt: skip
-        if done.returncode:
-            return {"error_text": (done.stderr.strip().splitlines() or ["?"])[-1]}
-        found = json.loads(done.stdout)
-        draws = np.load(out)
-        found["sizes"] = [least_effective(list(draws[str(s)].T)) for s in range(seeds)]
-        return found
+        self.say({"data": data, "out": str(self.out)})
+        self.first, self.version = 0.0, ""
+        assert self.process.stdout is not None
+        self.process.stdout.readline()  # nothing else runs while it compiles
+
+    def say(self, what: Any) -> None:
+        """A line for the process."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
+
+    def chain(self, seed: int) -> dict[str, Any]:
+        """What a chain takes, its warm-up alone, and its effective samples."""
+        assert self.process.stdout is not None
+        self.say(seed)
+        found = json.loads(self.process.stdout.readline())
+        self.first, self.version = found.pop("first"), found.pop("version")
+        return {**found, "size": least_effective(list(np.load(self.out).T))}
+
+    def end(self) -> None:
+        """Let the process go."""
+        self.process.kill()
+        self.process.wait()
+
+
+def peers(given: argparse.Namespace, model: str) -> dict[str, list[str]]:
+    """The commands of the systems to compare with."""
+    found: dict[str, list[str]] = {}
+    if given.peers:
+        for system in ("numpyro", "blackjax"):
+            for metric in ("diagonal", "dense"):
+                script = str(HERE / "cuppl_nuts_numpyro.py")
+                found[f"{system} {metric}"] = [given.peers, script, model, system, metric]
+        found["nutpie"] = [given.peers, str(HERE / "cuppl_nuts_nutpie.py"), model]
+    if given.stan:
+        found["stan"] = [given.stan, str(HERE / "cuppl_nuts_stan.py"), model]
+    wanted = given.systems.split(",") if given.systems else list(found)
+    return {name: command for name, command in found.items() if name in wanted}
+
+
+def measured(
+    model: str, data: dict[str, Any], commands: dict[str, list[str]], seeds: int
+) -> dict[str, dict[str, Any]]:
+    """Seconds and effective samples of all systems, one after the other for each seed."""
+    rows: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        own = Ours(model, data)
+        systems: dict[str, Any] = {"tawa": own}
+        systems |= {name: Theirs(c, data, Path(folder)) for name, c in commands.items()}
+        for seed in range(seeds):
+            for name, system in systems.items():
+                if "error_text" in rows.get(name, {}):
+                    continue
+                try:
+                    one = system.chain(seed)
+                except (ValueError, OSError) as error:
+                    rows[name] = {"error_text": str(error) or type(error).__name__}
+                    continue
+                kept = rows.setdefault(name, {"seconds": [], "warming": [], "sizes": []})
+                kept["seconds"].append(one["seconds"])
+                kept["warming"].append(one["warming"])
+                kept["sizes"].append(one["size"])
+                kept["first"], kept["version"] = system.first, system.version
+        for system in systems.values():
+            if system is not own:
+                system.end()
+    return rows
 
 
 def row(shared: dict[str, Any], model: str, impl: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -93,10 +164,11 @@ def row(shared: dict[str, Any], model: str, impl: str, found: dict[str, Any]) ->
             "ms_max": round(max(ms), 5), "reps": len(ms),
             "ess": [round(size, 1) for size in found["sizes"]],
             "seconds": [round(t, 4) for t in found["seconds"]],
+            "warming": [round(t, 4) for t in found["warming"]],
             "seconds_to_first": round(found["first"], 2),
         }  # fmt: skip
         shown = f"{1000 / made['ms']:10.1f} effective samples a second"
-    if "version" in found:
+    if found.get("version"):
         made["peer_version"] = found["version"]
     with RESULTS.open("a") as file:
         file.write(json.dumps(made) + "\n")
@@ -107,7 +179,9 @@ def row(shared: dict[str, Any], model: str, impl: str, found: dict[str, Any]) ->
 def main() -> None:
     """Measure all models in turn."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--peers", help="a Python that has NumPyro")
+    parser.add_argument("--peers", help="a Python that has NumPyro, BlackJAX, nutpie and PyMC")
+    parser.add_argument("--stan", help="a Python that has PyStan")
+    parser.add_argument("--systems", help="those of the peers to measure, with commas")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--models", default=",".join(PROGRAMS))
     given = parser.parse_args()
@@ -123,12 +197,21 @@ def main() -> None:
     }  # fmt: skip
     data = observed()
     for model in given.models.split(","):
-        best = row(shared, model, "tawa", ours(model, data[model], given.seeds))
-        for metric in ("diagonal", "dense") if given.peers else ():
-            found = theirs(given.peers, model, data[model], metric, given.seeds)
-            peer = row(shared, model, f"numpyro {metric}", found)
-            if "ms" in peer:
-                print(f"{'':28} {peer['ms'] / best['ms']:.2f} times NumPyro's", flush=True)
+        rows = measured(model, data[model], peers(given, model), given.seeds)
+        own = rows["tawa"]
+        for name, found in rows.items():
+            row(shared, model, name, found)
+            if name != "tawa" and "sizes" in found:
+                whole, after = (rate(own, part) / rate(found, part) for part in (0.0, 1.0))
+                print(
+                    f"{'':28} {whole:.2f} times that; {after:.2f} without the warm-up", flush=True
+                )
+
+
+def rate(found: dict[str, Any], warm_up: float) -> float:
+    """Effective samples a second over all seeds, less so much of the warm-up."""
+    seconds = sum(found["seconds"]) - warm_up * sum(found["warming"])
+    return sum(found["sizes"]) / seconds
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""NumPyro's side of `cuppl_nuts.py`, for a Python that has it: data on standard input, times out.
+"""The side of NumPyro and BlackJAX of `cuppl_nuts.py`, for a Python that has them.
 
-What is timed is one compiled function that starts a chain, warms it up and draws from it: tracing
-and compiling are apart. Sites whose names begin with an underscore are not looked at. The draws go
-to a file of NumPy's, and a line of JSON says how long each seed took.
+What is timed is two compiled functions, of which one starts a chain and warms it up and the other
+draws from it: tracing and compiling are apart. Sites whose names begin with an underscore are not
+looked at.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
+from importlib import metadata
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 import numpyro.distributions as dist
+from cuppl_nuts_server import serve
 from jax.flatten_util import ravel_pytree
 from numpyro import deterministic, factor, sample
 from numpyro.infer.hmc import hmc
@@ -132,48 +133,84 @@ def hmm_example(d: Data) -> None:
     factor("y", jax.nn.logsumexp(alpha))
 
 
-def main(model: str, dense: bool, seeds: int, out: str) -> None:
-    """Run one model's chains."""
-    data = {name: jnp.array(v) for name, v in json.loads(sys.stdin.read()).items()}
-    begin = time.process_time()
-    info = initialize_model(jax.random.PRNGKey(0), globals()[model], model_args=(data,))
+def numpyro_chain(info: Any, dense: bool) -> tuple[Any, Any]:
+    """A warm-up from a position and a key, and the draws after it."""
     init, draw = hmc(info.potential_fn, algo="NUTS")
-    flat, unravel = ravel_pytree(info.param_info.z)
-    slope = jax.jit(jax.value_and_grad(lambda q: info.potential_fn(unravel(q))))
 
-    @jax.jit
-    def chain(q: Any, key: Any) -> Any:
-        state = init(unravel(q), 1000, rng_key=key, target_accept_prob=0.8, dense_mass=dense)
-        state = jax.lax.fori_loop(0, 1000, lambda _, s: draw(s), state)
+    def warm(q: Any, key: Any) -> Any:
+        state = init(q, 1000, rng_key=key, target_accept_prob=0.8, dense_mass=dense)
+        return jax.lax.fori_loop(0, 1000, lambda _, s: draw(s), state)
 
-        def one(state: Any, _: Any) -> Any:
-            state = draw(state)
-            return state, info.postprocess_fn(state.z)
+    def one(state: Any, _: Any) -> Any:
+        state = draw(state)
+        return state, info.postprocess_fn(state.z)
 
-        return jax.lax.scan(one, state, None, length=1000)[1]
+    return warm, lambda state: jax.lax.scan(one, state, None, length=1000)[1]
 
-    def start(seed: int) -> Any:
-        random = np.random.default_rng(seed)
-        while True:
-            q = random.uniform(-2, 2, flat.shape)
-            if all(np.isfinite(v).all() for v in slope(q)):
-                return q
 
-    seconds: list[float] = []
-    found: dict[str, np.ndarray] = {}
-    for seed in (99, *range(seeds)):
-        q = start(seed)
-        jax.block_until_ready(q)
-        now = time.process_time()
-        draws = jax.block_until_ready(chain(q, jax.random.PRNGKey(seed)))
-        seconds.append(time.process_time() - now)
-        looked = [np.asarray(v).reshape(1000, -1) for n, v in draws.items() if n[0] != "_"]
-        found[str(seed)] = np.concatenate(looked, axis=1)
-        if seed == 99:
-            compiling = time.process_time() - begin
-    np.savez(out, **{name: v for name, v in found.items() if name != "99"})
-    print(json.dumps({"seconds": seconds[1:], "first": compiling, "version": numpyro.__version__}))
+def blackjax_chain(info: Any, dense: bool) -> tuple[Any, Any]:
+    """The same of BlackJAX."""
+    import blackjax
+
+    def density(z: Any) -> Any:
+        return -info.potential_fn(z)
+
+    learn = blackjax.window_adaptation(
+        blackjax.nuts, density, is_mass_matrix_diagonal=not dense, target_acceptance_rate=0.8
+    )
+
+    def warm(q: Any, key: Any) -> Any:
+        first, later = jax.random.split(key)
+        found, _ = learn.run(first, q, num_steps=1000)
+        return found.state, found.parameters, later
+
+    def draws(warmed: Any) -> Any:
+        state, parameters, key = warmed
+        sampler = blackjax.nuts(density, **parameters)
+
+        def one(state: Any, key: Any) -> Any:
+            state, _ = sampler.step(key, state)
+            return state, info.postprocess_fn(state.position)
+
+        return jax.lax.scan(one, state, jax.random.split(key, 1000))[1]
+
+    return warm, draws
+
+
+def main(model: str, sampler: str, metric: str) -> None:
+    """Serve one model's chains."""
+    chains = {"numpyro": numpyro_chain, "blackjax": blackjax_chain}
+
+    def make(given: dict[str, Any]) -> tuple[Any, float]:
+        begin = time.process_time()
+        data = {name: jnp.array(v) for name, v in given.items()}
+        info = initialize_model(jax.random.PRNGKey(0), globals()[model], model_args=(data,))
+        flat, unravel = ravel_pytree(info.param_info.z)
+        slope = jax.jit(jax.value_and_grad(lambda q: info.potential_fn(unravel(q))))
+        warm, draws = (jax.jit(f) for f in chains[sampler](info, metric == "dense"))
+
+        def start(seed: int) -> Any:
+            random = np.random.default_rng(seed)
+            while True:
+                q = random.uniform(-2, 2, flat.shape)
+                if all(np.isfinite(v).all() for v in slope(q)):
+                    return unravel(q)
+
+        def chain(seed: int) -> tuple[float, float, Any]:
+            q = jax.block_until_ready(start(seed))
+            times = [time.process_time()]
+            state = jax.block_until_ready(warm(q, jax.random.PRNGKey(seed)))
+            times.append(time.process_time())
+            found = jax.block_until_ready(draws(state))
+            times.append(time.process_time())
+            looked = [np.asarray(v).reshape(1000, -1) for n, v in found.items() if n[0] != "_"]
+            return times[1] - times[0], times[2] - times[1], np.concatenate(looked, axis=1)
+
+        chain(99)
+        return chain, time.process_time() - begin
+
+    serve(make, f"{sampler} {metadata.version(sampler)}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2] == "dense", int(sys.argv[3]), sys.argv[4])
+    main(*sys.argv[1:])

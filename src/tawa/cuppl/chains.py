@@ -14,8 +14,7 @@ from tawa.cuppl.cpu.memory import encode_inputs
 from tawa.cuppl.inference.adaptation import Plan, Report
 from tawa.cuppl.inference.checkpoint import Folder
 from tawa.cuppl.inference.density import LEVELS
-from tawa.cuppl.inference.nuts import run_plans
-from tawa.cuppl.inference.rivals import Rivals
+from tawa.cuppl.inference.nuts import rivals_of, run_plans
 from tawa.cuppl.inference.settings import Limits, check_settings, counts
 from tawa.cuppl.observations import observations
 from tawa.cuppl.results.chains import ChainPosterior, least_e_bfmi
@@ -59,7 +58,7 @@ def chains_posterior(
         first = start(plan.seed, LEVELS)
         found, seconds = run_on_gpu(
             model.chains_device(), first, image, plans, report,
-            Rivals(partial(start, plan.seed, LEVELS), plan.warm_up),
+            rivals_of(plans, partial(start, plan.seed, LEVELS)),
         )  # fmt: skip
         method += " on the GPU"
     weights, order = np.full(plan.draws, 1.0 / plan.draws), np.arange(plan.draws)

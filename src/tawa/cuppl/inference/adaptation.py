@@ -131,7 +131,7 @@ def warm_up(
     """Find step sizes and metrics, in windows of growing length.
 
     `done` transitions were made before (none, with no step size yet, if it is -1). Once chains
-    that do not learn together know how much they vary, they are compared with `rivals`.
+    know how much they vary, they are compared with `rivals`.
     """
     total = plan.warm_up
     words, floats = team.words, team.words.view(np.float64)
@@ -153,7 +153,7 @@ def warm_up(
             team.run(max(first, done), end, end < total, -1, report)
         if end < total:
             found = _learn(team, plan)
-            if rivals and not pool and first < EARLY * total <= end:
+            if rivals and first < EARLY * total <= end:
                 _give_way(team, plan, rivals, found)
             chosen = np.array([one is not None for one in found])
             team.forget(chosen)
@@ -248,17 +248,25 @@ def _learn(team: Team, plan: Plan) -> list[Metric | None]:
 
 
 def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | None]) -> None:
-    """Chains in a region that has next to no weight beside a rival's go on from there."""
-    densities = team.densities
+    """Chains in a region that has next to no weight beside a rival's go on from there.
+
+    They take its metric; of chains that learn together all do, if most have moved.
+    """
+    densities, moved = team.densities, dict[int, Metric]()
     for chain, metric in enumerate(metrics):
         if metric is None:
             continue
         own = evidence(float(densities[chain]), metric, team.dimension)
         there = rivals.instead(own, plan.metric, team.seeds[chain])
         if there is not None:
-            point, metrics[chain] = there
-            team.put(chain, point)
-            team.use(chain, there[1])
+            team.put(chain, there[0])
+            moved[chain] = there[1]
+    if plan.pooled:
+        most = 2 * len(moved) > len(metrics)
+        moved = dict.fromkeys(range(len(metrics)), next(iter(moved.values()))) if most else {}
+    for chain, metric in moved.items():
+        metrics[chain] = metric
+        team.use(chain, metric)
 
 
 def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:

@@ -29,7 +29,7 @@ from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.failures import UnboundedRecursion
 
 __all__ = [
-    "SLICE", "NutsChain", "Plan", "first_point", "nuts_chain", "run_plans",
+    "SLICE", "NutsChain", "Plan", "first_point", "nuts_chain", "rivals_of", "run_plans",
     "set_words", "sizes_of_arrays", "tell_nobody",
 ]  # fmt: skip
 
@@ -258,19 +258,24 @@ def run_plans(
     while True:
         old = threading.stack_size(levels * BYTES_A_LEVEL + (1 << 20))
         try:
-            rivals = Rivals(partial(start, plans[0].seed, levels), plans[0].warm_up)
+            rivals = rivals_of(plans, partial(start, plans[0].seed, levels))
             with ThreadPoolExecutor(threads) as pool:
                 if not plans[0].pooled:
                     return list(pool.map(run, plans, own))
                 seeds = [plan.seed for plan in plans]
                 densities = list(pool.map(start, seeds, [levels] * len(plans)))
-                return pooled_chains(densities, plans, pool, report or tell_nobody, own)
+                return pooled_chains(densities, plans, pool, report or tell_nobody, own, rivals)
         except UnboundedRecursion:
             levels *= 8
             if levels > min(limits.max_depth, MOST_LEVELS):
                 raise
         finally:
             threading.stack_size(old)
+
+
+def rivals_of(plans: list[Plan], start: Callable[[], Density]) -> Rivals:
+    """What chains are compared with; `start` makes the density of the first."""
+    return Rivals(start, plans[0].warm_up * (len(plans) if plans[0].pooled else 1))
 
 
 def nuts_chain(
@@ -288,7 +293,7 @@ def nuts_chain(
 
 def pooled_chains(
     densities: list[Density], plans: list[Plan], pool: ThreadPoolExecutor, report: Report,
-    places: Sequence[Place | None],
+    places: Sequence[Place | None], rivals: Rivals | None = None,
 ) -> list[NutsChain]:  # fmt: skip
     """Chains that learn together, on the threads of a pool."""
 
@@ -296,7 +301,7 @@ def pooled_chains(
         for _ in pool.map(work, range(len(plans))):
             pass
 
-    return _chains(densities, plans, each, report, places)
+    return _chains(densities, plans, each, report, places, rivals)
 
 
 def _chains(

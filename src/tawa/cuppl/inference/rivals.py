@@ -11,7 +11,10 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +29,7 @@ from tawa.functional.errors import FunctionalError
 __all__ = ["Rivals", "evidence", "point_of"]
 
 Floats = npt.NDArray[np.float64]
+T = TypeVar("T")
 MOST = 5
 A_RIVAL = 200
 """Transitions of the warm-up for each climb, which is a small part of what they cost."""
@@ -56,6 +60,7 @@ class Rivals:
 
     start: Callable[[], Density]
     warm_up: int
+    """Transitions of all chains that learn together."""
     density: Density | None = None
     best: tuple[Normal, float] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,19 +69,32 @@ class Rivals:
         """Where a chain goes on whose region has about this log evidence; None if that is there."""
         with self.lock:
             if self.density is None:
-                self.density = self.start()
-                self.best = _best(self.density, min(MOST, self.warm_up // A_RIVAL))
-            density = self.density
-            if self.best is None or not own + APART + density.dimension < self.best[1]:
+                _aside(self.climb)
+            best = self.best
+            if best is None or not own + APART + len(best[0].mean) < best[1]:
                 return None
-            normal = self.best[0]
-            random = _random(seed)
-            noise = random.standard_normal((TRIES, density.dimension))
-            for q in normal.draw(noise):
-                value, gradient = density(q)
-                if math.isfinite(value) and np.isfinite(gradient).all():
-                    return point_of(density, value, density.kept_words), _metric(normal, metric)
+            return _aside(partial(self.drawn, best[0], metric, seed))
+
+    def climb(self) -> None:
+        """Find the best rival."""
+        self.density = self.start()
+        self.best = _best(self.density, min(MOST, self.warm_up // A_RIVAL))
+
+    def drawn(self, normal: Normal, metric: str, seed: int) -> tuple[Floats, Metric] | None:
+        """A draw where the density is not 0, as a point, and the metric there."""
+        density = self.density
+        assert density is not None
+        for q in normal.draw(_random(seed).standard_normal((TRIES, density.dimension))):
+            value, gradient = density(q)
+            if math.isfinite(value) and np.isfinite(gradient).all():
+                return point_of(density, value, density.kept_words), _metric(normal, metric)
         return None
+
+
+def _aside(work: Callable[[], T]) -> T:
+    """Work on a thread of its own, whose stack has room for a recursion."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result()
 
 
 def evidence(value: float, metric: Metric, n: int) -> float:
