@@ -18,6 +18,7 @@ from tawa.aref.passes.prefetch import Prefetch
 from tawa.aref.passes.register_prefetch import RegisterPrefetch
 from tawa.aref.passes.resident_operands import ResidentOperands
 from tawa.aref.passes.sink_reads import SinkReads
+from tawa.aref.passes.sink_stores import SinkStores
 from tawa.aref.passes.slices import Slices
 from tawa.aref.passes.transposes import Transposes
 from tawa.aref.passes.warp_products import WarpProducts
@@ -150,6 +151,7 @@ def roles(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         # Once products say what they stage.
         RegisterPrefetch(decided, enabled=roomy),
         SinkReads(),
+        SinkStores(),
         # Once products say where they read their operands.
         ResidentOperands(decided, enabled=roomy),
         PingPong(decided),
