@@ -96,17 +96,18 @@ def test_what_is_left_out_is_said():
 
 
 def assembled(
-    monkeypatch: pytest.MonkeyPatch, *spilled: int, one_role: bool = True
+    monkeypatch: pytest.MonkeyPatch, *spilled: int, one_role: bool = True, stack: int = 0
 ) -> tuple[list[str], Attempts]:
     """The texts that are assembled where the first ones spill so many bytes.
 
-    All later ones spill as much as the last of these.
+    All later ones spill as much as the last of these; arrays take so much of the stack.
     """
     texts, attempts = list[str](), attempts_of("pointers-8-warps")
 
     def product(text: str, *_: str) -> CompiledCuda:
         texts.append(text)
-        usage = FunctionUsage("kernel", spill_stores=spilled[min(len(texts), len(spilled)) - 1])
+        now = spilled[min(len(texts), len(spilled)) - 1]
+        usage = FunctionUsage("kernel", stack=stack, spill_stores=now)
         return CompiledCuda(b"", "", "", CompileReport((usage,)), 0.0)
 
     class Job(Here):
@@ -127,6 +128,11 @@ def test_what_spills_much_at_first_and_at_last_is_not_tried_in_between(monkeypat
     assert len(texts) == 2
     assert [d.slack for d in left_out] == [*ATTEMPTS[1:-1]]
     assert texts[-1] == attempts.compilation.stages["cu"]
+
+
+@pytest.mark.parametrize(("spilled", "texts"), [((0,), 1), ((4, 0), 2)])
+def test_no_schedule_mends_an_array_that_is_indexed(monkeypatch, spilled, texts: int):
+    assert len(assembled(monkeypatch, *spilled, stack=32)[0]) == texts
 
 
 def test_which_kernels_have_one_role():

@@ -105,7 +105,7 @@ class Taken:
     """Three and two CTAs may be asked for, of a kernel whose warps do not meet."""
 
     more = (3, 2)
-    meets = False
+    meets = by_warps = False
 
 
 @pytest.fixture
@@ -155,13 +155,17 @@ def test_the_first_that_finds_room_is_taken(
 def test_where_warps_meet_the_compiler_may_help(monkeypatch: pytest.MonkeyPatch):
     """PTX that spills is compiled again as C++, for the most CTAs only."""
     monkeypatch.setattr(Taken, "meets", True)
-    spilled = Product(Log(found=SPILLED))
+    spilled, built = Product(Log(found=SPILLED)), Built(stages={"hopper": "text"})
     monkeypatch.setattr(reassembling, "bounded", lambda *given: spilled)
     for found, whole in (([CLEAN], 3), ([SPILLED], None)):
-        work, built = Work(list(found), Asked()), Built(stages={"hopper": "text"})
+        work = Work(list(found), Asked())
         result: Any = reassembled(work, built)  # pyright: ignore
         assert work.whole == 1
         assert [said.ctas for said in result.decisions] == ([whole] if whole else [])
+    monkeypatch.setattr(Taken, "by_warps", True)
+    work = Work([], Asked())
+    assert reassembled(work, built) is built  # pyright: ignore
+    assert work.whole == 0
 
 
 @pytest.mark.usefixtures("of_two")

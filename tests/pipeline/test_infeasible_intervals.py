@@ -18,6 +18,8 @@ from tawa.pipeline.differences import ORIGIN
 from tawa.pipeline.infeasible_intervals import Orders
 from tawa.pipeline.modulo import PERIODS, UNIT, bounds, in_units, solve
 from tawa.pipeline.modulo_model import Model
+from tawa.pipeline.modulo_problem import Aim
+from tawa.pipeline.modulo_search import Search
 
 LEAD, TAIL = in_units(H100.scheduled_lead), in_units(H100.scheduled_tail)
 TIGHT = 160
@@ -42,6 +44,23 @@ def test_what_is_shorter_than_the_solvers_choice_is_refused():
     refused = [p for p in periods(graph()) if orders.refuse(p // UNIT, TIGHT)]
     assert refused == [p for p in periods(graph()) if p < found.period]
     assert refused
+
+
+def test_an_iteration_takes_as_long_as_its_nodes():
+    """So what is known of a shortest one leaves out more of the search for another."""
+    least = max(bounds(graph()).values())
+    search, plain = (
+        Search(model.problem, model.known, Aim.EARLY, None)
+        for model in (Model(graph(), H100, 200, least, 2) for _ in range(2))
+        if model.known is not None
+    )
+    problem = search.problem
+    assert search.parts[0].known.least(problem.latency) == sum(problem.thread) > 0
+    above = plain.parts[0].known.above
+    above[ORIGIN, problem.latency] = 0
+    assert search.run(50)
+    assert not plain.run(50)
+    assert plain.least is None or plain.least >= (search.least or 0)
 
 
 def test_the_solver_is_asked_for_nothing_that_is_refused(monkeypatch: pytest.MonkeyPatch):

@@ -46,6 +46,13 @@ def findings_of(product: Assembled) -> tuple[str, ...]:
     return tuple(f"{f.kind}: {f.text}" for f in product.report.findings())
 
 
+def asks_for_another(product: Assembled) -> bool:
+    """Whether another schedule may mend what the assembler reports: all but indexed arrays."""
+    if isinstance(product, TooFewRegisters):
+        return True
+    return any(found.kind != "local memory" for found in product.report.findings())
+
+
 def spilled_bytes(product: Assembled) -> int:
     """Bytes of stores of registers that lie in memory, all over the code."""
     if isinstance(product, TooFewRegisters):
@@ -73,7 +80,7 @@ class Attempts:
         first = next(candidates)
         product = self._assembled(self._begin(first, Here))
         made = [(first, product)] if isinstance(product, CompiledCuda) else []
-        if findings_of(product) and first.takes_registers:
+        if asks_for_another(product) and first.takes_registers:
             self._reject(first, product)
             hopeless = self._spilling_last(first, product)
             if hopeless is not None:
@@ -83,7 +90,7 @@ class Attempts:
                     product = self._assembled(job)
                     if isinstance(product, CompiledCuda):
                         made.append((candidate, product))
-                    if candidate.last or not findings_of(product):
+                    if candidate.last or not asks_for_another(product):
                         break
                     self._reject(candidate, product)
         if made:

@@ -53,7 +53,8 @@ def shared(work: Compilation, built: Built) -> Built:
     registers = report.function(spec.entry).registers
     taken = Occupancy.of(module, work.options.machine, spec.threads, registers, spec.shared_bytes)
     for number, ctas in enumerate(taken.more):
-        fuller = _fuller(work, built, module, ctas, whole=taken.meets and not number)
+        first = taken.meets and not taken.by_warps and not number
+        fuller = _fuller(work, built, module, ctas, whole=first)
         if fuller is not None:
             said = RegistersForMore(ctas)
             return replace(fuller, decisions=(*fuller.decisions, said))
@@ -67,7 +68,8 @@ def _fuller(
     """The kernel with registers that let so many CTAs in; None if that costs speed.
 
     Its PTX is assembled by itself. If that can't be, or if it is worth the `whole` of the time, its
-    C++ is compiled again: knowing the bound, the compiler computes some values twice.
+    C++ is compiled again: knowing the bound, the compiler computes some values twice. Of code that
+    multiplies by warps, whose operands fill the registers, it makes the same PTX.
     """
     product = work.timed(
         "cubin", lambda: bounded(built.product, work.options.target, ctas, f"{built.name}.cu")

@@ -97,7 +97,8 @@ class Model:
             self._later(start, run, self.lead)
             self._later(run, start, -(self.period - in_units(n.tensor) - self.tail))
             self._later(run, ORIGIN, -longest)
-        self._later(ORIGIN, problem.latency, 0)
+        # An iteration has all nodes of the issuing thread, one after the other.
+        self._later(ORIGIN, problem.latency, sum(problem.thread))
         self._later(problem.latency, ORIGIN, -self.period)
 
     def _finish(self, node: Node) -> tuple[int, int]:
