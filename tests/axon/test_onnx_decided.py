@@ -139,3 +139,16 @@ def test_a_valid_pooling_rounded_up_is_known_where_nothing_is_rounded(
                 auto_pad="VALID")  # fmt: skip
     shapes = shapes_of(model_of([pool], [value("x", ["B", 3, size])]))
     assert at(shapes, "y", B=2) == (2, 3, expected)
+
+
+def test_the_contents_of_a_one_hot_tensor_decide_shapes():
+    nodes = [node("Shape", ["x"], ["s"]), node("Gather", ["s", "zero"], ["b"]),
+             node("Concat", ["one", "b"], ["off_on"], axis=0),
+             node("OneHot", ["at", "three", "off_on"], ["times"]),
+             node("Reshape", ["times", "flat"], ["repeats"]),
+             node("Tile", ["y", "repeats"], ["z"])]  # fmt: skip
+    inputs = [value("x", ["B", "C"]), value("y", ["N", "M", 2])]
+    constants = (constant("zero", [0]), constant("one", [1]), constant("at", [-2]),
+                 constant("three", 3), constant("flat", [-1]))  # fmt: skip
+    shapes = shapes_of(model_of(nodes, inputs, constants))
+    assert at(shapes, "z", B=5, C=2, N=3, M=4) == (3, 20, 2)

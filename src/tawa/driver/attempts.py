@@ -35,6 +35,8 @@ class TooFewRegisters:
     needed: int
 
 
+Outcome: TypeAlias = tuple[ModuleOp, ModuleOp] | SharedMemoryExceeded
+"""The aref and the hopper module, or what shared memory lacks."""
 Assembled: TypeAlias = CompiledCuda | TooFewRegisters
 """What comes of an attempt."""
 
@@ -150,24 +152,64 @@ class Attempts:
 
     def lowered(self, scheduled: Scheduled) -> Candidate:
         """aref -> CUDA text; a depth that was free and does not fit is chosen smaller."""
-        work, decided = self.compilation, scheduled.decided
-        while True:
-            slack = scheduled.slack
-            steps = passes("aref", work.options, decided, slack)
-            rest = steps[choosing(steps) + 1 :], scheduled.module
-            aref = work.replaced("aref", work.timed("aref", lambda: work.run(*rest)))  # noqa: B023
-            try:
-                steps = passes("hopper", work.options, decided, slack)
-                module = work.timed("hopper", lambda: work.run(steps, aref))  # noqa: B023
-                break
-            except SharedMemoryExceeded as error:
-                if work.options.num_stages is not None or slack.bytes > MOST_RESERVED:
-                    raise
-                slack = replace(slack, bytes=slack.bytes + error.excess)
-                scheduled = self.scheduled(slack, decided)
+        work, found = self.compilation, self._tried(scheduled)
+        while isinstance(found, SharedMemoryExceeded):
+            if work.options.num_stages is not None:
+                raise found
+            scheduled, found = self._with_fewer(scheduled, found)
+        aref, module = found
         module = work.replaced("hopper", module)
-        given = "cu" in work.override
-        return Candidate(slack, decided, aref, module, work.emitted(module), given)
+        text, given = work.emitted(module), "cu" in work.override
+        return Candidate(scheduled.slack, scheduled.decided, aref, module, text, given)
+
+    def _tried(self, scheduled: Scheduled) -> Outcome:
+        """The aref and the hopper module, or what shared memory lacks."""
+        work, slack, decided = self.compilation, scheduled.slack, scheduled.decided
+        steps = passes("aref", work.options, decided, slack)
+        rest = steps[choosing(steps) + 1 :], scheduled.module
+        aref = work.replaced("aref", work.timed("aref", lambda: work.run(*rest)))
+        try:
+            steps = passes("hopper", work.options, decided, slack)
+            return aref, work.timed("hopper", lambda: work.run(steps, aref))
+        except SharedMemoryExceeded as error:
+            return error
+
+    def _with_fewer(
+        self, failed: Scheduled, lacking: SharedMemoryExceeded
+    ) -> tuple[Scheduled, Outcome]:
+        """What comes of the first reserve, in steps of what is lacking, that changes something.
+
+        Raises SharedMemoryExceeded if nothing does.
+        """
+        step, before = lacking.excess, failed.slack.bytes
+        most = max(0, MOST_RESERVED - before) // step + 1
+
+        def at(count: int) -> tuple[Scheduled, Outcome]:
+            slack = replace(failed.slack, bytes=before + count * step)
+            scheduled = self.scheduled(slack, Decisions([*failed.decided.made]))
+            return scheduled, self._tried(scheduled)
+
+        def same(result: tuple[Scheduled, Outcome]) -> bool:
+            found = result[1]
+            return isinstance(found, SharedMemoryExceeded) and found.excess == lacking.excess
+
+        if before > MOST_RESERVED:
+            raise lacking
+        low, high = 0, 1
+        result = at(high)
+        while same(result):
+            if high == most:
+                raise lacking
+            low, high = high, min(2 * high, most)
+            result = at(high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            tried = at(middle)
+            if same(tried):
+                low = middle
+            else:
+                high, result = middle, tried
+        return result
 
     def _timed(self, job: Job) -> CompiledCuda:
         return self.compilation.timed("cubin", job.result)

@@ -68,12 +68,16 @@ def compile_ahead(
     Gives how many processes were asked.
     """
     wanted = list(_wanted(calls, aligned, chosen))
-    shares = _shares(wanted, len(wanted) // SHARE)
+    workers = 1 + min(MOST, cores() // CORES, len(wanted) // SHARE)
+    others = [one for number, one in enumerate(wanted) if number % workers]
+    shares = _shares(others, workers - 1)
     if len(shares) < 2:
         return 0
     with progress(f"compiling {len(wanted)} kernels"):
         processes = [_started(share) for share in shares]
         try:
+            for one in wanted[::workers]:
+                _compile(one)
             for process in processes:
                 process.wait()
         finally:
@@ -150,17 +154,22 @@ def _started(share: bytes, priority: int = 0) -> subprocess.Popen[bytes]:
         )
 
 
+def _compile(wanted: Wanted) -> None:
+    """Compile a kernel into the cache, if it can be."""
+    with suppress(TawaError):
+        if wanted.is_text:
+            kernel = library.kernel_from(wanted.source, wanted.name)
+        else:
+            kernel = getattr(importlib.import_module(wanted.source), wanted.name)
+        kernel.compile(**wanted.given)
+
+
 def main() -> None:
     """Compile what the input holds, at a priority."""
     os.nice(int(sys.argv[1]))
     share = [Wanted(*item) for item in object_of(sys.stdin.buffer.read(), {})]
-    for source, name, is_text, given in share:
-        with suppress(TawaError):
-            if is_text:
-                kernel = library.kernel_from(source, name)
-            else:
-                kernel = getattr(importlib.import_module(source), name)
-            kernel.compile(**given)
+    for one in share:
+        _compile(one)
 
 
 if __name__ == "__main__":

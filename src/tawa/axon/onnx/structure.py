@@ -394,7 +394,22 @@ def one_hot(context: Context) -> Value | None:
         raise IllFormed("an index is below 0")
     axis = context.axis(context.attribute("axis", -1), len(dims) + 1)
     size_ = depth[0] if depth else context.fresh()
-    return tensor([*dims[:axis], size_, *dims[axis:]])
+    contents = _marked(context.value(0), size_.constant, context.value(2), axis)
+    return Value((*dims[:axis], size_, *dims[axis:]), contents)
+
+
+def _marked(indices: Value, count: int | None, values: Value, axis: int) -> Array | None:
+    """The contents of a one-hot tensor, if all that decides them is known."""
+    places, off_on = indices.numbers, values.symbolic()
+    if count is None or places is None or off_on is None or off_on.size != 2:
+        return None
+    if places.size * count > MAX_CONTENTS:
+        return None
+    classes = np.arange(count).reshape(count, *(1,) * (places.ndim - axis))
+    at = np.expand_dims(places, axis)
+    inside = (at >= -count) & (at < count)
+    marked = inside & (at % max(count, 1) == classes)
+    return off_on.ravel()[marked.astype(int)]
 
 
 @rule("DepthToSpace", "SpaceToDepth")
