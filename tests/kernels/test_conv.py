@@ -254,6 +254,9 @@ def test_refusals_of_ends():
         ({"activation": "softmax"}, "no known function"),
         ({"activation": "silu", "relu": True}, "two activations"),
         ({"residual": images(2, 1, 6, 6, 16)}, "`residual` is not like"),
+        ({"bias": np.zeros(16, np.float16)}, "`bias` is not of the filters"),
+        ({"bias": np.zeros(32, np.int32)}, "`bias` is not of the filters"),
+        ({"scale": np.ones(32, np.float64)}, "`scale` is not of the filters"),
     ):
         with pytest.raises(ConvolutionNotPossible, match=words):
             conv2d(x, w, **arguments)

@@ -180,10 +180,12 @@ def check_finish(finish: Finish, k: int, shape: tuple[int, ...]) -> None:
     for name, vector in (("scale", finish.scale), ("bias", finish.bias)):
         if vector is not None:
             require_array(name, vector, f"[{k}], a number for each filter")
-        if vector is not None and tuple(vector.shape) != (k,):
+        if vector is not None and (
+            tuple(vector.shape) != (k,) or type_name(vector.dtype) not in RESULTS
+        ):
             raise ConvolutionNotPossible(
-                f"`{name}` is not of the filters", expected=f"[{k}]",
-                found=f"{list(vector.shape)}",
+                f"`{name}` is not of the filters", expected=f"[{k}] of {', '.join(RESULTS)}",
+                found=f"{list(vector.shape)} of {type_name(vector.dtype)}",
             )  # fmt: skip
     residual = finish.residual
     if residual is not None:
