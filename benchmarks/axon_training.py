@@ -27,7 +27,8 @@ from torch import Tensor, nn
 
 from tawa import axon
 from tawa.axon.gpu import library
-from tawa.axon.gpu.compile import compile_for_device, plan_for_device
+from tawa.axon.gpu.ahead import compile_ahead
+from tawa.axon.gpu.compile import plan_for_device
 from tawa.axon.gpu.graph.recompute import bytes_read
 
 RATE, DECAY = 3e-4, 0.1
@@ -197,10 +198,15 @@ def wait(device: str) -> None:
 
 def warm(training: Training, device: str) -> None:
     """Compile both into the caches on disk; Axon's kernels need no device."""
-    step = axon.compile(axon.load(training.program)["step"])
     start = time.perf_counter()
-    compile_for_device(step, arguments_of(training), training.statics)
-    print(f"{axon.compilations()} kernels in {time.perf_counter() - start:.1f} s", flush=True)
+    step = axon.compile(axon.load(training.program)["step"])
+    plan = plan_for_device(step, arguments_of(training), training.statics)
+    calls = [launch.call for launch in plan.launches]
+    processes = compile_ahead(calls, {}, chosen=True)
+    for call in calls:
+        library.compiled(call, call.variant, {})
+    print(f"{axon.compilations()} kernels by {1 + processes} processes in "
+          f"{time.perf_counter() - start:.1f} s", flush=True)  # fmt: skip
     if device != "cpu":
         step_of_torch = torch_step(training.make(device), device, compiles=True)
         losses(step_of_torch, training, 2, device)
