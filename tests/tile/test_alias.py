@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.work import calls_made
 from xdsl.dialects import func
 from xdsl.parser import Parser
 
@@ -31,6 +32,8 @@ def test_a_made_descriptor_reaches_its_argument(persistent: bool | None) -> None
     kernel = next(op for op in compiled.module("aref").walk() if isinstance(op, func.FuncOp))
     (desc,) = (a for a in kernel.args if isinstance(a.type, DescType))
     assert origins(desc) == {kernel.args[0]}
+    # Asked for every access of a kernel.
+    assert calls_made(lambda: origins(kernel.args[1])) < 150
 
 
 ADDS, PLAIN, LARGEST = 'reduce "addf"', "", 'reduce "maxnumf"'

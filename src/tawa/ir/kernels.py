@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import (
@@ -16,7 +16,6 @@ from xdsl.dialects.builtin import (
     i32,
 )
 from xdsl.ir import Attribute, BlockArgument, Operation
-from xdsl.utils.hints import isa
 
 AT_LEAST = "tawa.at_least"
 """Attribute of an op or a kernel argument: what its user promises the value to reach."""
@@ -83,6 +82,7 @@ def made_by_host(kernel: Operation | None) -> tuple[int, list[dict[str, Any]]]:
     """
     made = kernel.attributes.get(MADE) if kernel is not None else None
     given = kernel.attributes.get(GIVEN) if kernel is not None else None
-    if not isa(made, ArrayAttr[StringAttr]) or not isinstance(given, IntegerAttr):
+    # Asked for every address: xDSL's `isa` would take most of the time.
+    if not isinstance(made, ArrayAttr) or not isinstance(given, IntegerAttr):
         return (len(kernel.body.block.args) if isinstance(kernel, func.FuncOp) else 0), []
-    return given.value.data, [json.loads(text.data) for text in made]
+    return given.value.data, [json.loads(text.data) for text in cast(ArrayAttr[StringAttr], made)]
