@@ -160,13 +160,26 @@ class _Conditions:
             return self._insert(integer_constant(number, i32)) if number else None
         total = self._insert(integer_constant(bound.number, i64))
         for scalar, count in bound.scalars.items():
-            name, times = ("addi", count) if count > 0 else ("subi", -count)
-            for _ in range(times):
-                total = self._insert(Map(name, [total, scalar]))
+            for _ in range(abs(count)):
+                total = self._saturated("addi" if count > 0 else "subi", total, scalar)
         for name, end in (("minsi", FAR), ("maxsi", -FAR)):
             limit = self._insert(integer_constant(end, i64))
             total = self._insert(Map(name, [total, limit]))
         return self._insert(Map("trunci", [total], i32))
+
+    def _saturated(self, name: str, one: SSAValue, other: SSAValue) -> SSAValue:
+        """A sum or difference; where it would wrap around, a number that is far away.
+
+        A bound that stands for none is the largest number, and blocks may begin below zero.
+        """
+        total = self._insert(Map(name, [one, other]))
+        first = total if name == "addi" else one
+        turned = [self._insert(Map("xori", pair)) for pair in ([first, other], [one, total])]
+        both, zero = self._insert(Map("andi", turned)), self._insert(integer_constant(0, i64))
+        wraps, below = (self._insert(Map("cmpi_slt", [v, zero])) for v in (both, one))
+        ends = [self._insert(integer_constant(end, i64)) for end in (-(FAR << 32), FAR << 32)]
+        end = self._insert(Map("select", [below, *ends]))
+        return self._insert(Map("select", [wraps, end, total]))
 
     def _added(self, tile: SSAValue, added: SSAValue | None) -> SSAValue:
         if added is None:
