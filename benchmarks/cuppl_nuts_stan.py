@@ -16,6 +16,7 @@ import httpstan.services_stub as stub
 import numpy as np
 import stan
 from cuppl_nuts_server import serve
+from httpstan.cache import cache_directory
 
 SPENT = Path(tempfile.gettempdir()) / f"stan_seconds_{time.time_ns()}"
 _SCHOOLS = "data { int n; vector[n] y; vector[n] sigma; } parameters { real mu; real<lower=0> tau; "
@@ -152,6 +153,8 @@ def main(model: str) -> None:
         data["n"] = len(next(v for v in data.values() if isinstance(v, list)))
 
         def run(seed: int, draws: int) -> tuple[float, Any]:
+            for kept in cache_directory().glob("models/*/fits/*"):
+                kept.unlink()  # a fit that is kept is not run again
             built = stan.build(text, data=data, random_seed=seed + 1)
             got = built.sample(num_chains=1, num_samples=draws, num_warmup=1000, refresh=100000)
             spent = float(SPENT.read_text())
