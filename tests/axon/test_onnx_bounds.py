@@ -71,6 +71,20 @@ def test_sizes_that_grow_without_bounds_are_unknown(
     assert len(shapes.text("y")) < 6000
 
 
+def test_numbers_in_sizes_of_pools_stop_growing():
+    """No tensor is so large that anything is left of it after 70 poolings."""
+    attributes = {"kernel_shape": [2], "strides": [2]}
+    nodes = [
+        node("MaxPool", [f"t{i}" if i else "x"], [f"t{i + 1}"], **attributes) for i in range(150)
+    ]
+    shapes = shapes_of(model_of(nodes, [value("x", ["B", 3, "N"])]))
+    assert at(shapes, "t10", B=2, N=5000) == (2, 3, 4)
+    assert at(shapes, "t16", B=2, N=2**16) == (2, 3, 1)
+    last = shapes.values["t149"].dims
+    assert last is not None
+    assert len(f"{last[2].key}") < 80  # 2**149 has 45 digits
+
+
 @pytest.mark.parametrize(
     "nodes",
     [
