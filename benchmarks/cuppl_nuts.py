@@ -101,9 +101,14 @@ class Theirs:
         return {**found, "size": least_effective(list(np.load(self.out).T))}
 
     def end(self) -> None:
-        """Let the process go."""
-        self.process.kill()
-        self.process.wait()
+        """Let the process go, with those that it started."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 def peers(given: argparse.Namespace, model: str) -> dict[str, list[str]]:
