@@ -23,6 +23,7 @@ def four_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: set(range(4)))
     monkeypatch.setattr(library, "_COMPILED", {})
     monkeypatch.setattr(library, "_KERNELS", {})
+    monkeypatch.setattr(ahead, "START", 0)
 
 
 @pytest.fixture
@@ -71,3 +72,11 @@ def test_a_call_waits_for_the_chosen_alone(
     assert ahead.compile_later([launch.call], {}) == 2
     assert sum(count for count, _ in asked) == len(launch.call.variants)
     assert all(priority == ahead.LATER for _, priority in asked)
+
+
+def test_few_kernels_are_not_worth_a_process(
+    softmax: axon.gpu.compile.CompiledFunction, monkeypatch: pytest.MonkeyPatch
+):
+    (launch,) = plan_for_device(softmax, (ROWS,), {}).launches
+    monkeypatch.setattr(ahead, "START", len(launch.call.variants) - 1)
+    assert ahead.compile_ahead([launch.call], {}) == 0

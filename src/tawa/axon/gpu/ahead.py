@@ -38,7 +38,10 @@ CORES = 2
 """Cores of the machine for each process: others work too."""
 
 SHARE = 2
-"""Kernels that are worth a process, whose start takes as long as one of them."""
+"""Kernels that are worth a process."""
+
+START = 4
+"""Kernels that this process compiles while others start: these import the compiler first."""
 
 
 LATER = 10
@@ -68,15 +71,16 @@ def compile_ahead(
     Gives how many processes were asked.
     """
     wanted = list(_wanted(calls, aligned, chosen))
-    workers = 1 + min(MOST, cores() // CORES, len(wanted) // SHARE)
-    others = [one for number, one in enumerate(wanted) if number % workers]
-    shares = _shares(others, workers - 1)
-    if len(shares) < 2:
+    own, left = wanted[:START], wanted[START:]
+    workers = 1 + min(MOST, cores() // CORES, len(left) // SHARE)
+    own += left[::workers]
+    shares = _shares([one for n, one in enumerate(left) if n % workers], workers - 1)
+    if not shares:
         return 0
     with progress(f"compiling {len(wanted)} kernels"):
         processes = [_started(share) for share in shares]
         try:
-            for one in wanted[::workers]:
+            for one in own:
                 _compile(one)
             for process in processes:
                 process.wait()
