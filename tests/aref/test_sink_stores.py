@@ -45,6 +45,29 @@ def states(w, k, v, h, new, T, MODE: tl.constexpr, N: tl.constexpr, D: tl.conste
 TYPES = ("*f16:16", "*f16:16", "*f16:16", "*f16:16", "*f32:16", "i32")
 
 
+@tawa.jit
+def sums(a, b, out, T, N: tl.constexpr, D: tl.constexpr):
+    """Each sum of products, before the next is added to it."""
+    rows, columns = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
+    block = rows * D + columns
+    inner = tl.arange(0, D)[:, None] * D + columns
+    state = tl.zeros((D, D), tl.float32)
+    for i in range(T):
+        tl.store(out + i * D * D + inner, state.to(out.dtype.element_ty))
+        state = tl.dot(tl.load(a + i * N * D + block).T, tl.load(b + i * N * D + block), state)
+
+
+@pytest.mark.parametrize(("element", "later"), [("f16", 1), ("f32", 0)])
+def test_what_a_product_adds_to_is_not_read_behind_it(element: str, later: int):
+    """The rounded copy is stored behind the product; what it is rounded from would be copied."""
+    compiled = sums.compile("*f16:16", "*f16:16", f"*{element}:16", "i32", N=N, D=D, num_warps=4)
+    assert under_way(compiled) == later
+    issued = [op for op in compiled.module("aref").walk() if isinstance(op, DotIssue)]
+    for op in issued:
+        others = [use.operation for use in op.accumulator.uses if use.operation is not op]
+        assert all(other.is_before_in_block(op) for other in others)
+
+
 def under_way(compiled: tawa.Compiled) -> int:
     """Stores between what asks for products and the wait for them."""
     found, running = 0, False

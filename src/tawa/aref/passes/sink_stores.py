@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.dialect.ops import DotIssue, DotWait, WarpGroup
 from tawa.ir.contracts import Contract
@@ -35,7 +35,7 @@ class SinkStores:
             for store in reversed(list(all_of(group, Store))):
                 wait = _next_wait(store)
                 if wait is not None:
-                    _move(store, wait)
+                    _move(store, wait, _accumulated(store, wait))
 
 
 def _next_wait(store: Store) -> DotWait | None:
@@ -54,8 +54,20 @@ def _next_wait(store: Store) -> DotWait | None:
     return None
 
 
-def _move(store: Store, before: Operation) -> None:
-    """Move a store, and what is computed for it alone."""
+def _accumulated(store: Store, wait: DotWait) -> set[SSAValue]:
+    """What products that a store passes add to: read behind them, it would have to be copied."""
+    found, op = set[SSAValue](), store.next_op
+    while op is not None and op is not wait:
+        if isinstance(op, DotIssue):
+            found.add(op.accumulator)
+        op = op.next_op
+    return found
+
+
+def _move(store: Store, before: Operation, taken: set[SSAValue]) -> None:
+    """Move a store, and what is computed for it alone, unless that reads what is `taken`."""
+    if not taken.isdisjoint(store.operands):
+        return
     assert store.parent is not None
     moved: list[Operation] = [store]
     for op in moved:
@@ -63,7 +75,8 @@ def _move(store: Store, before: Operation) -> None:
             owner = value.owner
             if isinstance(owner, Operation) and owner.parent is store.parent and is_pure(owner):
                 users = {use.operation for result in owner.results for use in result.uses}
-                if owner not in moved and users <= set(moved):
+                alone = owner not in moved and users <= set(moved)
+                if alone and taken.isdisjoint(owner.operands):
                     moved.append(owner)
     for op in sorted(moved, key=store.parent.get_operation_index):
         op.detach()
