@@ -60,7 +60,7 @@ def enable(*, strict: bool = False, leave: Iterable[Any] = ()) -> Takeover:
     takeover = _current = Takeover(function.run, tuner._bench, _end, strict=strict, leave=leave)
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        return takeover.run(self, *args, grid=grid, warmup=warmup, **kwargs)
+        return takeover.launched(self, args, kwargs, grid, warmup=warmup)
 
     def preload(self: Any, specialization_data: str) -> Any:
         return takeover.preload(self, specialization_data)

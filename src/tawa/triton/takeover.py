@@ -190,6 +190,18 @@ class Takeover:
 
     def run(self, function: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """What stands for Triton's own `JITFunction.run`."""
+        return self.launched(function, args, kwargs, grid, warmup=warmup)
+
+    def launched(
+        self,
+        function: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        grid: Any,
+        *,
+        warmup: bool,
+    ) -> Any:
+        """The same of what a call was given; `kwargs` are the call's own."""
         adopted = self._adopted.get(id(function))
         if adopted is None or not adopted.stands_for(function):
             adopted = self.adopted(function)
@@ -213,7 +225,7 @@ class Takeover:
             adopted.kernel.start(entry, grid, values, stream, (args, kwargs))
         except NotBoxes as error:
             others = through_pointers(kwargs, error)
-            return self.run(function, *args, grid=grid, warmup=False, **others)
+            return self.launched(function, args, others, grid, warmup=False)
         return entry.compiled
 
     def bench(self, tuner: Any, args: tuple[Any, ...], config: Any, meta: dict[str, Any]) -> Any:
