@@ -55,3 +55,13 @@ def _collect(top: Top, found: list[Operation]) -> None:
         for region in top.regions:
             for block in region.blocks:
                 _collect(block, found)
+
+
+def between(first: Operation, last: Operation) -> list[Operation]:
+    """The ops of a block after one and before another, in order."""
+    found: list[Operation] = []
+    op = first.next_op
+    while op is not None and op is not last:
+        found.append(op)
+        op = op.next_op
+    return found

@@ -33,7 +33,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import FREE, SLOT, through
 from tawa.ir.loops import users_in
 from tawa.ir.properties import ASYNCHRONOUS, OPEN_SLOTS, TIDY
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, between
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape
 
 
@@ -64,7 +64,7 @@ def _sink(read: ViewRead) -> None:
         if not users:
             return
         first = min(users, key=home.get_operation_index)
-        passed = _between(read, first)
+        passed = between(read, first)
         if any(slot.token in through(op, SLOT, FREE) for op in passed):
             return
         side = _side(first, read) if len(users) == len(named) == 1 else None
@@ -116,15 +116,6 @@ def _multiplied(slot: OpensSlot) -> bool:
             if isinstance(use.operation, ViewChange):
                 work.append(use.operation.result)
     return False
-
-
-def _between(first: Operation, last: Operation) -> list[Operation]:
-    found: list[Operation] = []
-    op = first.next_op
-    while op is not None and op is not last:
-        found.append(op)
-        op = op.next_op
-    return found
 
 
 def _side(branch: Operation, read: ViewRead) -> Block | None:

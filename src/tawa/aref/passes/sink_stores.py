@@ -18,7 +18,7 @@ from tawa.aref.dialect.ops import DotIssue, DotWait, WarpGroup
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, GLOBAL_PROXY, ORDER, is_pure, touches
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, between
 from tawa.tile.dialect.ops import Store
 
 
@@ -56,12 +56,7 @@ def _next_wait(store: Store) -> DotWait | None:
 
 def _accumulated(store: Store, wait: DotWait) -> set[SSAValue]:
     """What products that a store passes add to: read behind them, it would have to be copied."""
-    found, op = set[SSAValue](), store.next_op
-    while op is not None and op is not wait:
-        if isinstance(op, DotIssue):
-            found.add(op.accumulator)
-        op = op.next_op
-    return found
+    return {op.accumulator for op in between(store, wait) if isinstance(op, DotIssue)}
 
 
 def _move(store: Store, before: Operation, taken: set[SSAValue]) -> None:

@@ -23,6 +23,8 @@ PIECE = SM_90A.copy_unit
 """Bytes that the copy engine moves at once."""
 SIZE = 2
 """Bytes of an element of images and filters."""
+UNIT = PIECE // SIZE
+"""Such elements that the copy engine moves at once."""
 MOST_TAPS = 128
 """Taps of a filter whose loop is worth a kernel of its own for each size."""
 TILE = "TN", "TH", "TW", "BN"
@@ -47,8 +49,7 @@ mask = rmask[:, None] & cmask[None, :]"""
 
 def suits(conv: Convolution, element: str) -> bool:
     """Whether the library's tiles compute a convolution: 16-bit types, channels by 16 bytes."""
-    unit = PIECE // SIZE
-    whole = (conv.c // conv.groups) % unit == 0 and conv.k % unit == 0
+    whole = (conv.c // conv.groups) % UNIT == 0 and conv.k % UNIT == 0
     if element not in ("f16", "bf16") or not whole or conv.taps > MOST_TAPS:
         return False
     return bool(_tilings(conv, SIZE))
@@ -80,9 +81,8 @@ def dense(node: Node) -> bool:
 
 def steps(shape: Shape, strides: Shape) -> Shape:
     """From image to image, row to row and pixel to pixel; any where there is one."""
-    unit = PIECE // SIZE
     found = zip(shape[:-1], strides[:-1], strict=True)
-    return tuple(step if size > 1 else max(unit, step // unit * unit) for size, step in found)
+    return tuple(step if size > 1 else max(UNIT, step // UNIT * UNIT) for size, step in found)
 
 
 def _name(tiling: Tiling) -> str:

@@ -10,12 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from tawa.axon.gpu.convolve import PIECE, SIZE, suits
+from tawa.axon.gpu.convolve import UNIT, suits
 from tawa.axon.gpu.graph.nodes import Node, Place, Tape, Window, layout
 from tawa.kernels.convolution.shapes import Convolution
-
-UNIT = PIECE // SIZE
-"""Elements that the copy engine moves at once."""
 
 
 @dataclass(frozen=True)

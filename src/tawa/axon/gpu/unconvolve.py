@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tawa.axon.gpu.convolve import PIECE, SIZE, steps
+from tawa.axon.gpu.convolve import UNIT, steps
 from tawa.axon.gpu.graph.fusion import Group
 from tawa.axon.gpu.graph.nodes import Node, layout
 from tawa.axon.gpu.kernels import KernelCall, Variant, cdiv
@@ -23,8 +23,6 @@ from tawa.kernels.convolution.plans import Tiling
 from tawa.kernels.convolution.shapes import Convolution
 from tawa.kernels.gemm_kernels import add_parts
 
-UNIT = PIECE // SIZE
-"""Elements that the copy engine moves at once."""
 NOTHING = "none", None
 """A parameter that stays None."""
 

@@ -23,7 +23,7 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import ORDER, is_pure, only_reads, touches
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every, has
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Dot, Load
 
@@ -88,7 +88,7 @@ def _straight(block: Block) -> Iterator[list[Operation]]:
     """The ops of a block between its loops."""
     ops: list[Operation] = []
     for op in list(block.ops):
-        if any(isinstance(inner, scf.ForOp | scf.WhileOp) for inner in op.walk()):
+        if has(op, scf.ForOp) or has(op, scf.WhileOp):
             yield ops
             ops = []
         else:
@@ -99,7 +99,7 @@ def _straight(block: Block) -> Iterator[list[Operation]]:
 def _movable(load: Load, passed: list[Operation]) -> list[Operation] | None:
     """What is moved with a load past some ops; None if it has to stay behind them."""
     memory = written(passed)
-    ordered = any(touches(inner, ORDER) for op in passed for inner in op.walk())
+    ordered = any(touches(inner, ORDER) for op in passed for inner in every(op))
     if not only_reads(load) or ordered or may_be_written(load, memory):
         return None
     wanted, moved = set(load.operands), list[Operation]()
