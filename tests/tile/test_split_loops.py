@@ -153,3 +153,34 @@ def test_weights_of_the_columns_that_are_there(rows: int) -> None:
     expected = np.where(keep, np.exp(values(x)), 0).reshape(64, 4, 32).sum(1)
     described = [block(x, 64, 32), block(out, 64, 32)]
     check(added, (1,), [*described, rows, 128], {1: expected}, 1e-5, KIND="added")
+
+
+@tawa.jit
+def masked_within_masked(x: Any, out: Any, rows: Any, columns: Any):
+    """Sums over blocks of rows and, in each, of columns, masked where either ends."""
+    total = tl.zeros((64, 32), tl.float32)
+    for i in range(0, rows, 64):
+        row = i + tl.arange(0, 64)
+        weight = tl.where((row < rows)[:, None], tl.full((64, 32), 2.0, tl.float32), 0.0)
+        for j in range(0, columns, 32):
+            column = j + tl.arange(0, 32)
+            tile = tl.load(x + row[:, None] * 128 + column[None, :]).to(tl.float32)
+            total += tl.where((column < columns)[None, :], tile, 0.0) * weight
+    tl.store(out + tl.arange(0, 64)[:, None] * 32 + tl.arange(0, 32)[None, :], total)
+
+
+def test_the_inner_of_two_masked_loops_is_split() -> None:
+    types = ["*f16:16", "*f32:16", "i32", "i32"]
+    around, *inner = loops_of(masked_within_masked, types, {})
+    assert [selects(loop) for loop in inner] == [0, 1]
+    assert selects(around) == 2
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(96, 96), (50, 70), (7, 128), (128, 9)])
+def test_masked_loops_within_masked_loops_add_the_same(rows: int, columns: int) -> None:
+    arrays = Arrays()
+    x, out = arrays.random("f16", 128, 128), arrays.output("f32", 64, 32)
+    kept = np.zeros((128, 128))
+    kept[:rows, :columns] = 2.0 * values(x)[:rows, :columns]
+    total = kept.reshape(2, 64, 4, 32).sum((0, 2))
+    check(masked_within_masked, (1,), [x, out, rows, columns], {1: total}, 1e-5)

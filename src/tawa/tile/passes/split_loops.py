@@ -56,7 +56,8 @@ class SplitLoops:
         least = self.options.machine.branch_elements
         apart = [loop for loop in loops if not runs_on(loop, self.options)]
         found = [split for loop in apart if (split := MaskedLoop.of(loop, least)) is not None]
-        for split in found:
+        inner = [split for split in found if not any(split.is_around(other) for other in found)]
+        for split in inner:
             split.apply()
             self.decided.add(MasksLeftOut(len(split.masks), span=span_of(split.loop)))
         if found:
@@ -91,6 +92,10 @@ class MaskedLoop:
         products = sum(isinstance(op, Dot) for op in loop.body.block.ops)
         worth = len(masks) > 0 and products <= MOST_PRODUCTS * len(masks)
         return MaskedLoop(loop, masks, early, late) if worth else None
+
+    def is_around(self, other: MaskedLoop) -> bool:
+        """Whether the other's loop stands in this one's, of which it would be copied thrice."""
+        return self is not other and self.loop.is_ancestor(other.loop)
 
     def apply(self) -> None:
         """Put up to three loops in the place of the loop."""
