@@ -1,16 +1,18 @@
 """Global memory of a simulated launch: NumPy buffers behind addresses, every access checked.
 
 Buffers lie far apart in a virtual address space, so that an access beyond one is found and named
-and never reaches another. Addresses do not depend on where NumPy put the arrays.
+and never reaches another. Addresses do not depend on where NumPy put the arrays. A view that
+PyTorch makes of a tensor is addressable in the tensor's whole memory, as on a GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -19,6 +21,7 @@ from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.spans import Span
 from tawa.base.types import byte_size
+from tawa.base.user_frames import stack_level
 
 SPACING = 1 << 46
 """Bytes between the starts of two buffers."""
@@ -93,6 +96,10 @@ run(twice.compile("*f32", 128).module("tile"), (1,), [np.zeros(128, np.float64)]
 """
 
 
+class OutsideOfView(UserWarning):
+    """A kernel touches memory that its argument, a view, leaves out of the tensor it is made of."""
+
+
 @dataclass
 class Buffer:
     """One argument's memory: `data` are its bytes, the first of them at `start`."""
@@ -101,6 +108,18 @@ class Buffer:
     start: int
     data: Array
     owner: Array
+    view: tuple[int, int]
+    """Where in `data` the argument's own elements begin and end."""
+
+    def warn_outside(self, offsets: Array, size: int, access: Access) -> None:
+        """Say of accesses in the memory whether they leave the view that the argument is."""
+        low, high = self.view
+        if high - low == len(self.data):
+            return
+        if int(offsets.min()) < low or int(offsets.max()) + size > high:
+            at = f" at {access.span}" if access.span is not None else ""
+            text = f"`{self.name}` is a view, and a program {access.verb} memory of its tensor"
+            warnings.warn(f"{text} outside of it{at}", OutsideOfView, stacklevel=stack_level())
 
 
 class Watching(Protocol):
@@ -129,7 +148,7 @@ class Memory:
         """Make an array addressable; gives the address of its first element.
 
         Strided arrays share their memory as it is: the bytes from the lowest to the highest
-        element belong to the buffer.
+        element belong to the buffer, of a view of a tensor those of the tensor.
         """
         size = byte_size(element)
         if array.dtype.itemsize != size:
@@ -137,12 +156,13 @@ class Memory:
                 f"argument `{name}` is an array of {array.dtype}",
                 expected=f"elements of {size} bytes ({storage_dtype(element)})",
             )
-        low, high = np.lib.array_utils.byte_bounds(array)
+        first, last = np.lib.array_utils.byte_bounds(array)
+        low, high = storage_bounds(array) or (first, last)
         raw = (ctypes.c_uint8 * max(0, high - low)).from_address(low)
         data: Array = np.ctypeslib.as_array(raw)
         data.flags.writeable = bool(array.flags.writeable)
         start = (len(self.buffers) + 1) * SPACING
-        self.buffers.append(Buffer(name, start, data, array))
+        self.buffers.append(Buffer(name, start, data, array, (first - low, last - low)))
         return start + int(array.__array_interface__["data"][0]) - low
 
     def buffer_at(self, address: int) -> Buffer | None:
@@ -169,6 +189,7 @@ class Memory:
             raise access.error(
                 problem, f"element {worst // size} of `{buffer.name}`, which has {length}"
             )
+        buffer.warn_outside(offsets, size, access)
         return buffer, offsets // size
 
     def _groups(self, addresses: Array) -> list[Array]:
@@ -234,6 +255,17 @@ class Memory:
         kind = storage_dtype(element)
         whole = len(buffer.data) // kind.itemsize * kind.itemsize
         return buffer.data[:whole].view(kind)
+
+
+def storage_bounds(array: Array) -> tuple[int, int] | None:
+    """The first byte and the end of a tensor's memory, if an array shares a tensor's of PyTorch."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if not hasattr(base, "untyped_storage"):
+        return None
+    storage = base.untyped_storage()
+    return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 READ_ONLY = "a read-only array", "pass an array that may be written"
