@@ -99,8 +99,8 @@ def test_the_quick_look_compares_strides_of_one_array(so: int, found: Any) -> No
     parameters = [BoundParameter(name) for name in names]
     guard = compile_guard(parameters, [("x", "out")], kinds, "copy", [STRIDES])
     one, far = Tensor(4096), Tensor(8192)
-    assert guard((4096, 8, 4096, so), one, 8, one, so) == found
-    assert guard((4096, 8, 8192, so), one, 8, far, so) == ()
+    assert guard((4096, 8, 4096, so), (one, 8, one, so)) == found
+    assert guard((4096, 8, 8192, so), (one, 8, far, so)) == ()
     array = np.zeros(16, np.float32)
     named = {"x": array, "out": array, "sx": 8, "so": so}
     assert overlapping([("x", "out")], named, [STRIDES]) == ((("x", "out"),), found)

@@ -60,5 +60,8 @@ def test_arrays_are_looked_at_if_all_of_them_are_parameters(
     spec = SimpleNamespace(apart=apart, alike=alike, entry="k")
     parameters: Any = [SimpleNamespace(name=name) for name in "abnm"]
     compiled: Any = SimpleNamespace(spec=spec)
-    found = guard_of(compiled, parameters, {})
-    assert found == ((parameters, apart, {}, "k", alike) if looks else None)
+    found: Any = guard_of(compiled, parameters, {}, 0)
+    if looks:
+        assert found == (parameters, apart, {}, "k", alike)
+        found = guard_of(compiled, parameters, {}, HOST)
+    assert found((), ()) is None if apart else found is None

@@ -73,12 +73,13 @@ def test_unspecialised_parameters_only_count_by_type() -> None:
 
 
 def test_a_stream_is_no_part_of_the_key() -> None:
-    assert bind(X, 32, stream=5) == (key(X, 32), (X, 32, 1), 5)
+    found = bind(X, 32, stream=5)
+    assert found == (key(X, 32), (X, 32, 1), 5, (X, 32, 1))
 
 
 def test_a_parameter_may_have_a_reserved_name() -> None:
     own = compile_binder([BoundParameter("stream"), BoundParameter("device")], "k")
-    assert own(3, 4)[1:] == ((3, 4), None)
+    assert own(3, 4)[1:] == ((3, 4), None, (3, 4))
 
 
 @pytest.mark.parametrize("call", [((), {}), ((X,), {}), ((X, 1, 2, 3, 4), {}), ((X, 1), {"x": X})])
@@ -209,7 +210,7 @@ def test_what_a_parameter_sees_of_its_arguments(
     for value, text in zip(values, texts, strict=True):
         if text is not None:
             assert parameter.classifier(value)[0].text == text
-            (kind, *_), passed, _ = bound(value)
+            (kind, *_), passed, *_ = bound(value)
             assert (kind.text, passed[0]) == (text, value)
             assert example_kind("n", value, parameter) is kind
 

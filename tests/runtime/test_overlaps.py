@@ -124,7 +124,7 @@ MEMORY = np.zeros((8, 16), np.float32)
 )
 def test_the_quick_look_of_a_launch(one: Any, other: Any, found: Any) -> None:
     x, y = Strided(one), Strided(other)
-    assert GUARD((x.data_ptr(), y.data_ptr()), x, 64, y=y, num_warps=4) == found
+    assert GUARD((x.data_ptr(), y.data_ptr()), (x, y)) == found
     assert found is None or overlapping([("x", "y")], {"x": one, "y": other}) == (found, found)
 
 
@@ -140,13 +140,13 @@ def test_the_quick_look_at_descriptors() -> None:
         return tawa.TensorDescriptor.from_tensor(array, [4, 4])
 
     top, bottom, every = rows(MEMORY[:4]), rows(MEMORY[4:]), rows(MEMORY)
-    assert guard((top, bottom), top, bottom) == ()
-    assert guard((bottom, top), bottom, top) == ()
-    assert guard((top, rows(MEMORY[:4])), top, top) == (("a", "c"),)
-    assert guard((every, bottom), every, bottom) is None
+    assert guard((top, bottom), (top, bottom)) == ()
+    assert guard((bottom, top), (bottom, top)) == ()
+    assert guard((top, rows(MEMORY[:4])), (top, top)) == (("a", "c"),)
+    assert guard((every, bottom), (every, bottom)) is None
     left = tawa.TensorDescriptor(MEMORY, [8, 8], [16, 1], [4, 4])
     right = tawa.TensorDescriptor(MEMORY[:, 8:], [8, 8], [16, 1], [4, 4])
-    assert guard((left, right), left, right) is None  # the long way finds out
+    assert guard((left, right), (left, right)) is None  # the long way finds out
 
 
 @pytest.mark.parametrize("seed", range(8))

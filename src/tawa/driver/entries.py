@@ -30,7 +30,7 @@ class Entry:
     launch: Launch
     place: int = HOST
     guard: Guard | None = None
-    """Takes a quick look at arrays of a launch that the code takes to be apart."""
+    """Takes a quick look at arrays of a launch, where the code takes some to be apart."""
     variants: Variants | None = None
     """Of a kernel that suits launches of other sizes better when compiled otherwise."""
 
@@ -94,13 +94,18 @@ def launch_of(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Laun
 
 
 def guard_of(
-    compiled: Compiled, parameters: Sequence[BoundParameter], kinds: Mapping[str, Kind]
+    compiled: Compiled, parameters: Sequence[BoundParameter], kinds: Mapping[str, Kind], place: int
 ) -> Guard | None:
-    """What takes a quick look at a call's arrays; None where parts of tuples are looked at."""
+    """What takes a quick look at a call's arrays; None where the code takes none to be apart.
+
+    It can't say of parts of tuples, nor of arrays that the simulator is given.
+    """
     pairs, own = compiled.spec.apart, {parameter.name for parameter in parameters}
     named = [*pairs, *compiled.spec.alike]
-    if not pairs or any(name not in own for names in named for name in names):
+    if not pairs:
         return None
+    if place == HOST or any(name not in own for names in named for name in names):
+        return lambda values, given: None
     return compile_guard(parameters, pairs, kinds, compiled.spec.entry, compiled.spec.alike)
 
 

@@ -43,7 +43,14 @@ from tawa.frontend.source.function import JITFunction
 from tawa.machine.chips import Chip, chip
 from tawa.runtime import driver
 from tawa.runtime.arrays import HOST
-from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer, example_kind
+from tawa.runtime.binding import (
+    Binder,
+    BoundParameter,
+    Call,
+    compile_binder,
+    compile_namer,
+    example_kind,
+)
 from tawa.runtime.descriptor import NotBoxes
 from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch import grid_sizes
@@ -303,7 +310,7 @@ class Kernel(JITFunction):
             found = dependencies_of(self)
             if before is not self._bound_to:
                 self._bound_to = before
-                for name in ("_bound_parameters", "_bind", "_named"):
+                for name in ("_bound_parameters", "_bind", "_named", "_defaults"):
                     self.__dict__.pop(name, None)
             entries = self._entries.setdefault(found.digest, {})
             known = self._known = Known(found.digest, found.unchanged, entries)
@@ -332,8 +339,12 @@ class Kernel(JITFunction):
         )
 
     @cached_property
-    def _bind(self) -> Callable[..., Any]:
+    def _bind(self) -> Binder:
         return compile_binder(self._bound_parameters, self.__name__)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        return {p.name: p.default for p in self._bound_parameters if p.has_default}
 
     @cached_property
     def _named(self) -> Callable[..., dict[str, Any]]:
@@ -343,9 +354,9 @@ class Kernel(JITFunction):
         try:
             entry, values, stream = self.prepared(args, kwargs, grid)
             if callable(grid):
-                grid = grid(self._named(*args, **kwargs))
+                grid = grid(self.arguments(args, kwargs))
             try:
-                self._start(entry, grid, values, stream, (args, kwargs))
+                self.start(entry, grid, values, stream, (args, kwargs))
             except NotBoxes as error:
                 return self._launch(grid, *args, **through_pointers(kwargs, error))
         except TawaError as error:
@@ -355,7 +366,7 @@ class Kernel(JITFunction):
             raise
         return entry.variants.current.compiled if entry.variants else entry.compiled
 
-    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
+    def start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
         """Run what was prepared for the arguments of a call."""
         entry.launch(grid, values, stream)
 
@@ -372,15 +383,20 @@ class Kernel(JITFunction):
         if not known.unchanged():
             known = self._renewed()
         kwargs.pop("extern_libs", None)  # libraries of functions, which kernels name themselves
-        key, values, stream = self._bound(args, kwargs)
+        key, values, stream, given = self._bound(args, kwargs)
         try:
             entry = known.entries.get(key)
         except TypeError as error:
             raise self._not_hashable(self._named(*args, **kwargs)) from error
         if entry is None:
             entry = self._prepare(known, key, self._named(*args, **kwargs), kwargs, grid)
-        if entry.compiled.spec.apart:
-            entry = self._for_overlaps(known, key, entry, (values, args, kwargs), grid)
+        if entry.guard is not None:
+            try:
+                same = entry.guard(values, given)
+            except AttributeError:  # an array of a library that the guard does not know
+                same = None
+            if same != ():
+                entry = self._for_overlaps(known, key, entry, same, (args, kwargs), grid)
         return entry, values, stream
 
     def _for_overlaps(
@@ -388,18 +404,16 @@ class Kernel(JITFunction):
         known: Known,
         key: tuple[Any, ...],
         entry: Entry,
-        call: tuple[Any, Any, Any],
+        same: tuple[tuple[str, str], ...] | None,
+        call: tuple[Any, Any],
         grid: Any,
     ) -> Entry:
-        """The entry for arrays that overlap where `entry` takes them to be apart; else itself."""
-        values, args, kwargs = call
+        """The entry for arrays that overlap where `entry` takes them to be apart; else itself.
+
+        `same` are pairs of which a quick look says that they are one array, None if it can't say.
+        """
+        args, kwargs = call
         spec = entry.compiled.spec
-        try:
-            same = None if entry.guard is None else entry.guard(values, *args, **kwargs)
-        except AttributeError:  # an array of a library that the guard does not know
-            same = None
-        if same == ():
-            return entry
         if same is not None:
             met = tuple(pair for pair in same if pair in spec.apart)
         else:
@@ -418,11 +432,14 @@ class Kernel(JITFunction):
         return self._current().digest, self._bound(args, kwargs)[0]
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """A launch's arguments by name, defaults included, as grids get them."""
-        return self._named(*args, **kwargs)
+        """The arguments of a launch that was prepared, by name, with defaults and options."""
+        named = {**self._defaults, **kwargs}
+        if args:
+            named.update(zip(self.arg_names, args, strict=False))
+        return named
 
-    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
-        """The launch's key, its run-time values and its stream."""
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        """The launch's key, its run-time values, its stream, and what was given."""
         try:
             return self._bind(*args, **kwargs)
         except TawaError as error:
@@ -505,7 +522,7 @@ class Kernel(JITFunction):
             load = partial(launch_of, kinds=kinds, place=place)
             variants = fitting.variants(found, sizes, load, captures_of(kinds, place))
             start = variants.launch if variants else load(found.compiled)
-            guard = guard_of(found.compiled, own, kinds) if place != HOST else None
+            guard = guard_of(found.compiled, own, kinds, place)
             entry = Entry(found.compiled, start, place, guard, variants)
             if known.unchanged():  # else a name was bound anew meanwhile
                 known.entries[key] = entry

@@ -81,11 +81,7 @@ def classify(value: Any) -> Classified:
 
     Raises `UnsupportedArgument`, `IntegerOutOfRange`, or the errors of arrays and descriptors.
     """
-    kind: type[Any] = value.__class__
-    classifier = _CLASSIFIERS.get(kind)
-    if classifier is None:
-        classifier = _CLASSIFIERS[kind] = _classifier_for(value)
-    return classifier(value)
+    return CLASSIFIERS[value.__class__](value)
 
 
 def classify_unspecialized(value: Any) -> Classified:
@@ -299,15 +295,28 @@ def classify_part(item: Any) -> Classified:
     return classify(item)
 
 
-_CLASSIFIERS: dict[type, Classifier] = {
-    tuple: _tuple,
-    int: _integer,
-    bool: lambda value: (_BOOL, value),
-    float: _float,
-    type(None): lambda value: (_NONE, value),
-    TensorDescriptor: _descriptor,
-}
-"""How to classify each type of argument seen so far; one entry a type."""
+class Classifiers(dict[type, Classifier]):
+    """How to classify each type of argument: a dictionary that learns from the first of a type."""
+
+    def __missing__(self, kind: type) -> Classifier:
+        def first(value: Any) -> Classified:
+            classifier = self[kind] = _classifier_for(value)
+            return classifier(value)
+
+        return first
+
+
+CLASSIFIERS = Classifiers(
+    {
+        tuple: _tuple,
+        int: _integer,
+        bool: lambda value: (_BOOL, value),
+        float: _float,
+        type(None): lambda value: (_NONE, value),
+        TensorDescriptor: _descriptor,
+    }
+)
+"""The types of the arguments that kernels were called with."""
 
 
 def _classifier_for(value: Any) -> Classifier:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias, cast
 
-from tawa.base.exact import exact
+from tawa.base.exact import PLAIN, exact
 from tawa.base.kernel_spec import SCALAR_CODES
 from tawa.runtime.arguments import (
+    CLASSIFIERS,
     INTEGER_KINDS,
     Classifier,
     classify,
@@ -60,8 +61,9 @@ class BoundParameter:
         return classify if self.align else classify_unaligned
 
 
-Call: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...], Any]
-"""The call's key (hashable), the launch values of its run-time parameters, and its stream."""
+Call: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...], Any, tuple[Any, ...]]
+"""The call's key (hashable), the launch values of its run-time parameters, its stream, and the
+run-time arguments as they were given."""
 
 Binder: TypeAlias = Callable[..., Call]
 
@@ -73,49 +75,46 @@ def compile_binder(parameters: Sequence[BoundParameter], name: str) -> Binder:
     has a parameter of that name. Raises Python's own `TypeError` for arguments that don't fit.
     """
     own = {parameter.name for parameter in parameters}
-    reserved = [f"{word}=None" for word in RESERVED if word not in own]
-    signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
-    signature += ["*", *reserved] if reserved else []
-    lines = [f"def {_function_name(name)}({', '.join(signature)}, **_options):"]
+    lines = [f"def {_function_name(name)}({_signature(parameters)}):"]
     key: list[str] = []
-    values: list[str] = []
+    passed: list[str] = []
     for number, parameter in enumerate(parameters):
         if parameter.constexpr:
             key += _constant_key(parameter.name)
             continue
         lines += _classification(parameter, number)
         key.append(f"_k{number}")
-        values.append(parameter.name)
+        passed.append(f"_v{number}")
     key += ["device"] if "device" not in own else []
     key += ["*_options.items()"]
     stream = "stream" if "stream" not in own else "None"
-    lines.append(f"    return ({', '.join(key)},), ({_listed(values)}), {stream}")
+    given = [parameter.name for parameter in parameters if not parameter.constexpr]
+    lines.append(
+        f"    return ({', '.join(key)},), ({_listed(passed)}), {stream}, ({_listed(given)})"
+    )
     return _define("\n".join(lines), name, parameters)
 
 
 def compile_namer(parameters: Sequence[BoundParameter], name: str) -> Callable[..., dict[str, Any]]:
     """A function with the kernel's parameters that gives all arguments by name, in order."""
-    own = {parameter.name for parameter in parameters}
-    signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
-    pairs = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+    pairs = "".join(f"{p.name!r}: {p.name}, " for p in parameters)
     text = (
-        f"def {_function_name(name)}({', '.join([*signature, '**_options'])}):\n"
-        f"    return {{{pairs}{', ' if pairs else ''}**_options}}"
+        f"def {_function_name(name)}({_signature(parameters)}):\n    return {{{pairs}**_options}}"
     )
-    namer = _define(text, name, parameters)
-    drop = [word for word in RESERVED if word not in own]
-
-    def named(*args: Any, **kwargs: Any) -> dict[str, Any]:
-        for word in drop:
-            kwargs.pop(word, None)
-        return namer(*args, **kwargs)
-
-    return named
+    return _define(text, name, parameters)
 
 
-Guard: TypeAlias = Callable[..., tuple[tuple[str, str], ...] | None]
-"""Of a call's launch values and arguments: pairs that are one array, and of their equal integers;
-None if others may meet."""
+def _signature(parameters: Sequence[BoundParameter]) -> str:
+    """The parameters of a kernel's call: its own, those of every launch, and its options."""
+    own = {parameter.name for parameter in parameters}
+    texts = [_parameter_text(number, p) for number, p in enumerate(parameters)]
+    reserved = [f"{word}=None" for word in RESERVED if word not in own]
+    return ", ".join([*texts, *(["*", *reserved] if reserved else []), "**_options"])
+
+
+Guard: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], tuple[tuple[str, str], ...] | None]
+"""Of a call's launch values and what was given for them: pairs that are one array, and of their
+equal integers; None if others may meet."""
 
 
 def compile_guard(
@@ -130,21 +129,20 @@ def compile_guard(
     It looks no further than where the lower of two ends, and knows descriptors and PyTorch's
     tensors: pairs of which it says None may be apart all the same.
     """
-    signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
-    lines = [f"def {_function_name(name)}(_values, {', '.join(signature)}, **_options):"]
-    lines.append("    _same = ()")
+    lines = [f"def {_function_name(name)}(_values, _given):", "    _same = ()"]
     numbers = {p.name: n for n, p in enumerate(q for q in parameters if not q.constexpr)}
     ends: dict[str, str] = {}
     for argument in sorted({name for pair in pairs for name in pair}):
-        value, begin = f"_values[{numbers[argument]}]", f"_p{numbers[argument]}"
+        number = numbers[argument]
+        value, begin, array = f"_values[{number}]", f"_p{number}", f"_a{number}"
         described = is_descriptor(kinds[argument])
         lines.append(f"    {begin} = {value}{'.pointer()' if described else ''}")
-        ends[argument] = (
-            f"{begin} + {value}.geometry.reach <= "
-            if described
-            else f"({begin} + {argument}.nbytes if {argument}.is_contiguous()"
-            f" else _end({argument})) <= "
-        )
+        if described:
+            ends[argument] = f"{begin} + {value}.geometry.reach <= "
+        else:
+            lines.append(f"    {array} = _given[{number}]")
+            nearby = f"{begin} + {array}.nbytes if {array}.is_contiguous() else _end({array})"
+            ends[argument] = f"({nearby}) <= "
     for one, other in pairs:
         a, b = numbers[one], numbers[other]
         if kinds[one].text == kinds[other].text:
@@ -157,9 +155,10 @@ def compile_guard(
             f"    elif not ({ends[other]}_p{a}): return None",
         ]
     for one, other, first, second in alike:
-        equal = f"({one!r}, {other!r}) in _same and {first} == {second}"
+        values = f"_given[{numbers[first]}] == _given[{numbers[second]}]"
         pair = f"({first!r}, {second!r})"
-        lines.append(f"    if _same and {equal} and {pair} not in _same: _same += ({pair},)")
+        met = f"_same and ({one!r}, {other!r}) in _same and {pair} not in _same and {values}"
+        lines.append(f"    if {met}: _same += ({pair},)")
     return _define("\n".join([*lines, "    return _same"]), name, parameters)
 
 
@@ -169,24 +168,25 @@ def is_descriptor(kind: Kind) -> bool:
 
 
 def _classification(parameter: BoundParameter, number: int) -> list[str]:
-    """Lines that put the argument's kind into a variable and its launch value in its own place.
+    """Lines that put the argument's kind and its launch value into variables.
 
-    Integers and descriptors, which are passed as they are, need no call.
+    Integers, None and descriptors, which are passed as they are, need no call.
     """
-    kind, name = f"_k{number}", parameter.name
+    kind, passed, name = f"_k{number}", f"_v{number}", parameter.name
     if parameter.classifier is not classify:
-        return [f"    {kind}, {name} = _classify{number}({name})"]
+        return [f"    {kind}, {passed} = _classify{number}({name})"]
     return [
-        f"    if {name}.__class__ is _int: {kind} = _integer_kinds[{name}]",
-        f"    elif {name}.__class__ is _descriptor: {kind} = {name}.kind",
-        f"    else: {kind}, {name} = _classify({name})",
+        f"    if {name}.__class__ is _int: {kind} = _integer_kinds[{name}]; {passed} = {name}",
+        f"    elif {name} is None: {kind} = _none; {passed} = None",
+        f"    elif {name}.__class__ is _descriptor: {kind} = {name}.kind; {passed} = {name}",
+        f"    else: {kind}, {passed} = _classifiers[{name}.__class__]({name})",
     ]
 
 
 def _constant_key(name: str) -> list[str]:
-    """What of a call's key stands for a constant: integers, which most are, need no call."""
+    """What of a call's key stands for a constant: what most are needs no call."""
     kind = f"{name}.__class__"
-    return [kind, f"{name} if {kind} is _int else _exact({name})"]
+    return [kind, f"{name} if {kind} in _plain else _exact({name})"]
 
 
 def _parameter_text(number: int, parameter: BoundParameter) -> str:
@@ -206,9 +206,11 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
     scope: dict[str, Any] = {
         "_int": int,
         "_integer_kinds": INTEGER_KINDS,
+        "_none": classify(None)[0],
         "_descriptor": TensorDescriptor,
-        "_classify": classify,
+        "_classifiers": CLASSIFIERS,
         "_exact": exact,
+        "_plain": PLAIN,
         "_end": end_of,
     }
     scope.update({f"_classify{number}": p.classifier for number, p in enumerate(parameters)})

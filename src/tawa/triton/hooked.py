@@ -96,10 +96,11 @@ class HookedKernel(Kernel):
         """The kernel's name as its author wants it shown."""
         return self.__name__ if self._repr is None else self._repr(specialization)
 
-    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
+    def start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
         """A launch between the hooks of `triton.knobs.runtime`."""
         runtime = self.heeded.runtime()
-        enter, leave = runtime.launch_enter_hook, runtime.launch_exit_hook
+        enter: Any = runtime.launch_enter_hook
+        leave: Any = runtime.launch_exit_hook
         if not is_set(enter) and not is_set(leave):
             entry.launch(grid, values, stream)
             return
@@ -206,7 +207,7 @@ class HookedKernel(Kernel):
 
 def is_set(hook: Any) -> bool:
     """Whether a hook, or a chain of hooks, calls anything."""
-    return hook is not None and bool(getattr(hook, "calls", True))
+    return bool(getattr(hook, "calls", hook is not None))
 
 
 def _type_name(text: str) -> str:

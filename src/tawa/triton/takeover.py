@@ -91,13 +91,10 @@ class AdoptedKernel(HookedKernel):
         except (RuntimeError, AttributeError, KeyError):
             return None
 
-    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
-        super()._start(entry, grid, values, stream, call)
-        self._adopted.count(SIMULATOR if entry.place == HOST else TAWA)
-
     def start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
         """Run what was prepared for the arguments of a call, between the hooks; count it."""
-        self._start(entry, grid, values, stream, call)
+        super().start(entry, grid, values, stream, call)
+        self._adopted.count(SIMULATOR if entry.place == HOST else TAWA)
 
 
 class Adopted:
