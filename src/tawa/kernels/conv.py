@@ -28,7 +28,6 @@ from tawa.kernels.conv_arguments import (
     describable,
     filters_of,
     made_like,
-    padded,
     pictures,
     pictures_of,
     readable,
@@ -36,6 +35,7 @@ from tawa.kernels.conv_arguments import (
     steps_of,
     with_room,
 )
+from tawa.kernels.conv_copies import padded
 from tawa.kernels.conv_depthwise import conv_depthwise
 from tawa.kernels.convolution.depthwise_plans import Runs
 from tawa.kernels.convolution.kernels import (
@@ -494,8 +494,7 @@ def _launch_one(
     }  # fmt: skip
     programs, results = tiling.tiles(conv), (out,)
     if tiling.keeps:
-        blocks, most = tiling.blocks(conv), conv_taps.chip.multiprocessors
-        programs = min(tiling.tiles_of_pixels(conv), max(1, most // blocks)) * blocks
+        programs = tiling.programs_that_keep(conv, conv_taps.chip.multiprocessors)
     else:
         extents += [conv.depth.size, conv.depth.results]
         constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups}
@@ -514,6 +513,8 @@ def _launch_one(
     else:
         high, wide = tiling.window(conv)
         constants |= {"WH": high, "WW": wide}
+        if not tiling.keeps:
+            constants["TN"] = tiling.images
     kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs,)]
     places = dict(zip(("x_n", "x_h", "x_w", "y_n", "y_h", "y_w"), (*steps[:3], *steps_of(out)[:3]),
                       strict=True))  # fmt: skip

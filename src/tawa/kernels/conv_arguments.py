@@ -15,6 +15,7 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
+from tawa.kernels.conv_copies import padded
 from tawa.kernels.convolution.activations import ACTIVATIONS
 from tawa.kernels.convolution.shapes import Convolution, ConvolutionNotPossible, require_array
 from tawa.kernels.gemm_operands import PIECE, address, empty, strides, type_name
@@ -25,8 +26,6 @@ NARROW_TYPES = "float8_e4m3fn", "float8_e5m2"
 """Element types of images and filters alone: results are of a wider one."""
 RESULTS = (*TYPES, "float32")
 """Element types of results."""
-PIXELS, CHANNELS = 128, 64
-"""Pixels, and channels at most, that one program copies."""
 TURNED = 32
 """Filters, and channels, that one program exchanges."""
 
@@ -271,44 +270,6 @@ def by_groups(x: Any, groups: int) -> tuple[Any, int]:
         return readable(x, c), own
     pitch = -(-own // unit) * unit
     return padded(x.reshape(n, h, w * groups, own), pitch).reshape(n, h, w, groups * pitch), pitch
-
-
-@tawa.jit
-def pad_pixels(
-    x: Any, to: Any, H: Any, W: Any, C: Any, x_n: Any, x_h: Any, x_w: Any, x_c: Any, LEFT: Any,
-    WIDE: Any, PITCH: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
-):  # fmt: skip
-    """`to` [N, H, WIDE, PITCH]: `x` [N, H, W, C] with zeros left and right, and after channels."""
-    tl.extra.cuda.gdc_launch_dependents()
-    across = tl.cdiv(WIDE, PIXELS)
-    row = tl.program_id(0) // across
-    column = tl.program_id(0) % across * PIXELS + tl.arange(0, PIXELS)
-    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    w = column - LEFT
-    there = (w >= 0) & (w < W)
-    x += (row // H).to(tl.int64) * x_n + row % H * x_h
-    found = tl.load(
-        x + (w * x_w)[:, None] + (channel * x_c)[None, :],
-        mask=there[:, None] & (channel < C)[None, :],
-        other=0.0,
-    )
-    to += row.to(tl.int64) * WIDE * PITCH
-    stored = (column < WIDE)[:, None] & (channel < PITCH)[None, :]
-    tl.store(to + (column * PITCH)[:, None] + channel[None, :], found, mask=stored)
-
-
-def padded(x: Any, pitch: int, sides: tuple[int, int] = (0, 0)) -> Any:
-    """A dense copy of `x` [N, H, W, C] with `pitch` channels and columns of zeros at both sides."""
-    n, h, w, c = x.shape
-    wide = w + sum(sides)
-    copy = empty(x, (n, h, wide, pitch))
-    channels = min(CHANNELS, max(4, tawa.next_power_of_2(pitch)))
-    pixels = PIXELS if channels > 8 else 2 * PIXELS
-    grid = n * h * tawa.cdiv(wide, pixels), tawa.cdiv(pitch, channels)
-    pad_pixels[grid](
-        x, copy, h, w, c, *strides(x), sides[0], wide, pitch, pixels, channels, launch_pdl=True
-    )
-    return copy
 
 
 @tawa.jit

@@ -16,7 +16,8 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv_arguments import Finish, padded
+from tawa.kernels.conv_arguments import Finish
+from tawa.kernels.conv_copies import padded, stacked
 from tawa.kernels.convolution.depthwise_plans import Runs, best_runs, check_runs, fastest
 from tawa.kernels.convolution.kernels import ended
 from tawa.kernels.convolution.shapes import Convolution
@@ -268,26 +269,6 @@ def finished_run(
     return found
 
 
-@tl.constexpr_function
-def exponent(count: int) -> int:
-    """Of a power of two."""
-    return count.bit_length() - 1
-
-
-@tawa.jit
-def stacked(tiles: Any) -> Any:
-    """Tiles [RUNS, CHANNELS], a power of two of them, as one [RUNS, number, CHANNELS]."""
-    count: tl.constexpr = len(tiles)
-    shape: tl.constexpr = tiles[0].shape
-    for level in tl.static_range(exponent(count)):
-        half: tl.constexpr = count >> (level + 1)
-        found = ()
-        for i in tl.static_range(half):
-            found += (tl.join(tiles[i], tiles[i + half]),)
-        tiles = found
-    return tiles[0].reshape([shape[0], shape[1], count]).permute(0, 2, 1)
-
-
 @tawa.jit
 def store_blocks(
     rows: Any, y: Any, at: Any, steps: Any, channel: Any, C: Any, P: Any, Q: Any,
@@ -308,7 +289,8 @@ def store_blocks(
     stored = own[None, :] & (row < P) & (column < Q)
     to = (n * steps[0])[:, None] + row * steps[1] + column * steps[2]
     place = y + to[:, :, None] + channel[None, None, :]
-    tl.store(place, stacked(tiles), mask=stored[:, :, None] & (channel < C)[None, None, :])
+    found = stacked(tiles).permute(0, 2, 1)
+    tl.store(place, found, mask=stored[:, :, None] & (channel < C)[None, None, :])
 
 
 @tawa.jit
