@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -18,9 +19,10 @@ from tawa.codegen.shared_memory import SharedMemoryExceeded
 from tawa.driver.candidates import Candidate, Scheduled, Tried
 from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
-from tawa.driver.pipeline import choosing, passes
+from tawa.driver.pipeline import choosing, passes, sizing
 from tawa.ir.decisions.assembling import AttemptLeftOut, AttemptRejected
 from tawa.ir.decisions.decision import Decisions
+from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleRejected
 from tawa.runtime.assemble import Here, Job, Once, in_turn, start
 from tawa.runtime.compile_log import missing_registers
@@ -152,64 +154,56 @@ class Attempts:
 
     def lowered(self, scheduled: Scheduled) -> Candidate:
         """aref -> CUDA text; a depth that was free and does not fit is chosen smaller."""
-        work, found = self.compilation, self._tried(scheduled)
+        work, unsized = self.compilation, self._unsized(scheduled)
+        found = self._sized(scheduled, unsized)
         while isinstance(found, SharedMemoryExceeded):
             if work.options.num_stages is not None:
                 raise found
-            scheduled, found = self._with_fewer(scheduled, found)
+            scheduled = self.scheduled(scheduled.slack, Decisions())
+            unsized = self._unsized(scheduled)
+            reserve = self._reserve(unsized, scheduled.slack.bytes, found)
+            scheduled = replace(scheduled, slack=replace(scheduled.slack, bytes=reserve))
+            found = self._sized(scheduled, unsized)
         aref, module = found
         module = work.replaced("hopper", module)
         text, given = work.emitted(module), "cu" in work.override
         return Candidate(scheduled.slack, scheduled.decided, aref, module, text, given)
 
-    def _tried(self, scheduled: Scheduled) -> Outcome:
+    def _unsized(self, scheduled: Scheduled) -> ModuleOp:
+        """The aref module whose rings have no depth yet."""
+        work = self.compilation
+        steps = passes("aref", work.options, scheduled.decided, scheduled.slack)
+        rest = steps[choosing(steps) + 1 : sizing(steps)]
+        return work.timed("aref", lambda: work.run(rest, scheduled.module, goes_on=True))
+
+    def _sized(self, scheduled: Scheduled, unsized: ModuleOp) -> Outcome:
         """The aref and the hopper module, or what shared memory lacks."""
         work, slack, decided = self.compilation, scheduled.slack, scheduled.decided
         steps = passes("aref", work.options, decided, slack)
-        rest = steps[choosing(steps) + 1 :], scheduled.module
-        aref = work.replaced("aref", work.timed("aref", lambda: work.run(*rest)))
+        rest = steps[sizing(steps) :]
+        aref = work.replaced("aref", work.timed("aref", lambda: work.run(rest, unsized)))
         try:
             steps = passes("hopper", work.options, decided, slack)
             return aref, work.timed("hopper", lambda: work.run(steps, aref))
         except SharedMemoryExceeded as error:
             return error
 
-    def _with_fewer(
-        self, failed: Scheduled, lacking: SharedMemoryExceeded
-    ) -> tuple[Scheduled, Outcome]:
-        """What comes of the first reserve, in steps of what is lacking, that changes something.
+    def _reserve(self, unsized: ModuleOp, before: int, lacking: SharedMemoryExceeded) -> int:
+        """The first number of bytes, in steps of what is lacking, that changes a depth.
 
-        Raises SharedMemoryExceeded if nothing does.
+        Raises SharedMemoryExceeded if none does.
         """
-        step, before = lacking.excess, failed.slack.bytes
-        most = max(0, MOST_RESERVED - before) // step + 1
+        options, step = self.compilation.options, lacking.excess
+        counts = range(1, max(0, MOST_RESERVED - before) // step + 2)
+        failed = Depths(options, Decisions(), before).of(unsized)
 
-        def at(count: int) -> tuple[Scheduled, Outcome]:
-            slack = replace(failed.slack, bytes=before + count * step)
-            scheduled = self.scheduled(slack, Decisions([*failed.decided.made]))
-            return scheduled, self._tried(scheduled)
+        def changes(count: int) -> bool:
+            return Depths(options, Decisions(), before + count * step).of(unsized) != failed
 
-        def same(result: tuple[Scheduled, Outcome]) -> bool:
-            found = result[1]
-            return isinstance(found, SharedMemoryExceeded) and found.excess == lacking.excess
-
-        if before > MOST_RESERVED:
+        first = bisect_left(counts, True, key=changes)
+        if before > MOST_RESERVED or first == len(counts):
             raise lacking
-        low, high = 0, 1
-        result = at(high)
-        while same(result):
-            if high == most:
-                raise lacking
-            low, high = high, min(2 * high, most)
-            result = at(high)
-        while high - low > 1:
-            middle = (low + high) // 2
-            tried = at(middle)
-            if same(tried):
-                low = middle
-            else:
-                high, result = middle, tried
-        return result
+        return before + counts[first] * step
 
     def _timed(self, job: Job) -> CompiledCuda:
         return self.compilation.timed("cubin", job.result)

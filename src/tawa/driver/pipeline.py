@@ -182,3 +182,8 @@ def hopper(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
 def choosing(steps: Sequence[Pass]) -> int:
     """The number of the first pass whose choices an attempt may make otherwise."""
     return next(i for i, step in enumerate(steps) if isinstance(step, ScheduleLoops))
+
+
+def sizing(steps: Sequence[Pass]) -> int:
+    """The number of the pass that depends on what a kernel leaves of shared memory."""
+    return next(i for i, step in enumerate(steps) if isinstance(step, Depths))

@@ -157,18 +157,30 @@ class Depths:
         demand = Demand(module, self.options)
         if not demand.rings:
             return
-        depths = demand.chosen(self.options.num_stages, self.reserve)
-        most = dict(depths)
-        if self.options.num_stages is None:
-            depths |= self._fewer(module, depths, demand.least if demand.slices > 1 else 1)
-        depths |= self._own(demand, depths)
-        depths |= {ring: self._of_slices(demand, depths[ring]) for ring in demand.looped}
+        depths, most = self._chosen(module, demand)
         for ring, depth in depths.items():
             self._set(ring, depth)
         if demand.looped:
             chosen = "asked" if self.options.num_stages else "most" if depths == most else "fewer"
             first = demand.looped[0]
             self.decided.add(RingDepth(depths[first], demand.slot, chosen, span=span_of(first)))
+
+    def of(self, module: ModuleOp) -> list[int]:
+        """The depths that `apply` would give the rings."""
+        demand = Demand(module, self.options)
+        return [*self._chosen(module, demand)[0].values()] if demand.rings else []
+
+    def _chosen(
+        self, module: ModuleOp, demand: Demand
+    ) -> tuple[dict[Create, int], dict[Create, int]]:
+        """The depth of each ring, and the most that shared memory holds."""
+        most = demand.chosen(self.options.num_stages, self.reserve)
+        depths = dict(most)
+        if self.options.num_stages is None:
+            depths |= self._fewer(module, depths, demand.least if demand.slices > 1 else 1)
+        depths |= self._own(demand, depths)
+        depths |= {ring: self._of_slices(demand, depths[ring]) for ring in demand.looped}
+        return depths, most
 
     def _fewer(self, module: ModuleOp, depths: dict[Create, int], least: int) -> dict[Create, int]:
         """Fewer slots for rings of a role that copies: no more than are filled.
