@@ -258,7 +258,10 @@ class Solver:
     def constraint_variables(self, constraint: Constraint) -> dict[Variable, None]:
         """The unknowns that a constraint depends on."""
         found: dict[Variable, None] = {}
-        for variable in constraint.variables():
+        variables = dict.fromkeys(constraint.variables())
+        if self.bindings.keys().isdisjoint(variables):
+            return variables
+        for variable in variables:
             known = self._known(variable)
             if known is None:
                 found[variable] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
@@ -22,6 +22,12 @@ from tawa.functional.terms import Origin, Term, Variable
 
 MAX_WEIGHT = 256
 """Symbols and numbers that a size is written with: longer ones are not kept, as they may grow."""
+
+MAX_DEPTH = 96
+"""Quotients, maxima and the like in each other, each of which takes some calls to look into."""
+
+MAX_NUMBER = 2**63
+"""The largest number that a tensor of integers can contain, of either sign."""
 
 MAX_CHOICES = 64
 """Sizes of which one is the size of what is broadcast: more are not kept."""
@@ -47,8 +53,7 @@ class Branch:
     error: TawaError | None
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """How far a window can move: nobody knows how often it fits where that is below 0."""
 
     size: Dim
@@ -83,12 +88,9 @@ class Context:
     opset: int
     subgraph: Callable[[GraphProto, list[Value]], list[Value]]
     branch: Callable[[GraphProto, list[Value]], Branch]
-    attributes: dict[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
+    attributes: dict[str, AttributeProto]
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
     rooms: list[Room] = field(default_factory=list[Room])
-
-    def __post_init__(self) -> None:
-        self.attributes = {attribute.name: attribute for attribute in self.node.attribute}
 
     # What is given.
 
@@ -108,7 +110,7 @@ class Context:
 
     def resolved(self, dims: Dims) -> Dims:
         """Sizes as other nodes left them, with all that is known put in."""
-        resolved = tuple(self.solver.dim(dim) for dim in dims)
+        resolved = tuple([self.solver.dim(dim) for dim in dims])
         self.written.update(zip(resolved, dims, strict=True))
         return resolved
 
@@ -172,7 +174,7 @@ class Context:
         """A size, or one that nothing is known of in the place of what is too long to say."""
         chosen = dim.sole_factor if dim.chooses else None
         choices = len(chosen.parts()) if isinstance(chosen, Atom) else 1
-        return dim if dim.weight <= MAX_WEIGHT and choices <= MAX_CHOICES else self.fresh()
+        return self.fresh() if is_long(dim) or choices > MAX_CHOICES else dim
 
     def fresh_dims(self, rank: int) -> list[Dim]:
         """Sizes that nothing is known of. Raises IllFormed for more than a tensor can have."""
@@ -195,7 +197,10 @@ class Context:
 
         Or by what nodes have demanded of the same sum of symbols.
         """
-        low, floor = self.solver.least(dim), self.solver.floors.get(dim - dim.offset)
+        low = self.solver.least(dim)
+        if dim.constant is not None:
+            return low
+        floor = self.solver.floors.get(dim.symbols)
         return (
             low
             if floor is None
@@ -289,6 +294,15 @@ LIST_TYPES = {
     AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS, AttributeProto.TENSORS,
     AttributeProto.GRAPHS,
 }  # fmt: skip
+
+
+def is_long(dim: Dim) -> bool:
+    """Whether a size is not kept: for its terms, or for numbers that no size and no tensor can be.
+
+    Nothing is left of a size that is divided by such a number, and a multiple is 0 or too large.
+    """
+    weight, depth, magnitude = dim.extent
+    return weight > MAX_WEIGHT or depth > MAX_DEPTH or magnitude > MAX_NUMBER
 
 
 def product(dims: Sequence[Dim]) -> Dim:

@@ -32,13 +32,13 @@ from tawa.axon.onnx import (
     structure,
 )
 from tawa.axon.onnx.context import (
-    MAX_WEIGHT,
     RULES,
     Branch,
     Context,
     IllFormed,
     Room,
     Undefined,
+    is_long,
 )
 from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
@@ -80,6 +80,24 @@ Overrides = dict[str, Sequence[int | str] | None]
 
 
 @dataclass(frozen=True)
+class Described:
+    """What is said of a node in messages, and its attributes: the same in each walk."""
+
+    node: NodeProto
+    label: str
+    origin: Origin
+    attributes: dict[str, AttributeProto]
+
+    @classmethod
+    def of(cls, node: NodeProto, index: int) -> Described:
+        """The description of the node of this number."""
+        label = _label(node, index)
+        span = Span(f"{node.op_type} {label.partition(' `')[2][:-1]}", index + 1)
+        attributes = {attribute.name: attribute for attribute in node.attribute}
+        return cls(node, label, Origin(span, label), attributes)
+
+
+@dataclass(frozen=True)
 class Deadline:
     """When an inference is given up: so much processor time after it began.
 
@@ -117,6 +135,7 @@ class ModelInference:
         if seconds is None:
             seconds = SECONDS + SECONDS_A_NODE * _node_count(model.graph)
         self.deadline = Deadline.after(seconds)
+        self.described: dict[int, Described] = {}
 
     def run(
         self, overrides: Overrides | None = None, constants: dict[str, np.ndarray] | None = None
@@ -135,7 +154,7 @@ class ModelInference:
     ) -> ModelShapes:
         found: ModelShapes | None = None
         refused: ShapeMismatch | None = None
-        walk = Walk(self.model, self.strict, self.deadline, "dim")
+        walk = self._walk("dim")
         try:
             found = walk.run(overrides, constants)
         except ShapeMismatch as error:
@@ -144,15 +163,18 @@ class ModelInference:
                 raise
         if self.strict and not overrides and walk.says_more:
             # What the model states of values that can't be inferred isn't believed, but has to fit.
-            Walk(self.model, True, self.deadline, "dim", believes=True).run(None, constants)
+            self._walk("dim", believes=True).run(None, constants)
         if found is not None and not found.symbols:
             return found
         try:
-            empty = Walk(self.model, self.strict, self.deadline, "count").run(overrides, constants)
+            empty = self._walk("count").run(overrides, constants)
         except ShapeMismatch as error:
             raise refused or error from None
         empty.positive = found
         return empty
+
+    def _walk(self, kind: str, believes: bool = False) -> Walk:
+        return Walk(self.model, self.strict, self.deadline, kind, self.described, believes)
 
 
 def _refuse_unknown(graph: GraphProto, names: Iterable[str]) -> None:
@@ -177,13 +199,16 @@ def _refuse_other_rank(entry: ValueInfoProto, given: Sequence[int | str] | None)
 class Walk:
     """One walk through a model. `kind` says from where symbols count: `"dim"` or `"count"`.
 
-    If it `believes` the model, what that states of a value's shape is taken where more isn't known.
+    What is `described` of nodes, by their identity, is kept for the next walk. If it `believes` the
+    model, what that states of a value's shape is taken where more isn't known.
     """
 
     def __init__(
-        self, model: ModelProto, strict: bool, deadline: Deadline, kind: str, believes: bool = False
-    ) -> None:
+        self, model: ModelProto, strict: bool, deadline: Deadline, kind: str,
+        described: dict[int, Described], believes: bool,
+    ) -> None:  # fmt: skip
         self.model = model
+        self.described = described
         self.believes = believes
         self.says_more = False
         self.strict = strict
@@ -306,7 +331,10 @@ class Walk:
             made.update(node.output)
 
     def _node(self, node: NodeProto, scope: dict[str, Value], index: int) -> None:
-        label = _label(node, index)
+        described = self.described.get(id(node))
+        if described is None:
+            described = self.described[id(node)] = Described.of(node, index)
+        label = described.label
         if self.deadline.is_over:
             raise UnsupportedModel(f"inference is given up at {label}: it takes too long")
         if self.strict:
@@ -318,12 +346,11 @@ class Walk:
             self._function(node, function, scope, label)
             return
         inputs = [scope.get(name, UNKNOWN) if name else None for name in node.input]
-        span = Span(f"{node.op_type} {label.partition(' `')[2][:-1]}", index + 1)
         context = Context(
-            node, inputs, self.solver, Origin(span, label), self._opset(node.domain),
+            node, inputs, self.solver, described.origin, self._opset(node.domain),
             lambda graph, given: self._subgraph(graph, given, scope),
             lambda graph, given: self._branch(graph, given, scope),
-            rooms=self.rooms,
+            described.attributes, rooms=self.rooms,
         )  # fmt: skip
         outputs = self._outputs(context, label)
         for name, value in zip(node.output, outputs, strict=False):
@@ -381,9 +408,10 @@ class Walk:
     def _bounded(self, value: Value, context: Context, label: str) -> Value:
         if value.dims is not None and len(value.dims) > MAX_RANK:
             return replace(value, dims=None, contents=None)
-        if any(abs(dim.constant or 0) > MAX_SIZE for dim in value.dims or ()):
-            raise ill_formed(label, "a size of more than 64 bits")
-        if any(dim.weight > MAX_WEIGHT for dim in value.dims or ()):
+        for dim in value.dims or ():
+            if dim.constant is not None and abs(dim.constant) > MAX_SIZE:
+                raise ill_formed(label, "a size of more than 64 bits")
+        if any(map(is_long, value.dims or ())):
             value = replace(value, dims=tuple(map(context.bounded, value.dims or ())))
         if value.contents is not None and (
             value.contents.size > MAX_CONTENTS or _is_long(value.contents)
@@ -461,7 +489,7 @@ class Walk:
         outputs = found if isinstance(found, list) else [found or UNKNOWN]
         outputs += [UNKNOWN] * (len(node.output) - len(outputs))
         return [
-            replace(value, element=element) if element and not value.is_sequence else value
+            value.consisting_of(element) if element and not value.is_sequence else value
             for value, element in zip(outputs, elements, strict=False)
         ]
 
@@ -538,10 +566,10 @@ def _node_count(graph: GraphProto) -> int:
 
 
 def _is_long(contents: np.ndarray) -> bool:
-    """Whether contents have a size of more terms than are kept."""
+    """Whether contents have a size that is not kept."""
     if contents.dtype != object:
         return False
-    return any(isinstance(d, Dim) and d.weight > MAX_WEIGHT for d in contents.ravel())
+    return any(isinstance(d, Dim) and is_long(d) for d in contents.ravel())
 
 
 def _label(node: NodeProto, index: int) -> str:

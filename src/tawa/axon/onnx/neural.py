@@ -9,10 +9,10 @@ import numpy as np
 
 from tawa.axon.onnx.context import Context, IllFormed, Room, rule
 from tawa.axon.onnx.structure import dims_from
-from tawa.axon.onnx.values import MAX_SIZE, Dims, Value, tensor
+from tawa.axon.onnx.values import Dims, Value, tensor
 from tawa.axon.sizes.choices import smallest
 from tawa.axon.sizes.conditional import unless
-from tawa.axon.sizes.dims import ONE, Dim, Floor, ceil_quotient
+from tawa.axon.sizes.dims import ONE, Dim, ceil_quotient
 from tawa.axon.sizes.scaled import scaled
 
 PADDINGS = ("NOTSET", "", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -35,6 +35,7 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
         raise IllFormed("it has both `pads` and `auto_pad`")
     if mode == "VALID":
         pads = [0] * (2 * rank)
+    rounds_up = not mode.startswith("SAME") and context.flag("ceil_mode")
     found: list[Dim] = []
     for i, size in enumerate(sizes):
         if mode.startswith("SAME"):
@@ -43,17 +44,15 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             found.append(ceil_quotient(size, strides[i]) if is_plain else context.fresh())
             continue
         span = (kernel[i] - 1) * dilations[i] + 1
-        if _is_beyond(size):
-            size = context.fresh()
-        room = size + pads[i] + pads[i + rank] - span
+        room = size - (span - (pads[i] + pads[i + rank]))
         context.at_least(room, 0 if is_convolution else 1 - 2 * strides[i])
         if not is_convolution and max(pads[i], pads[i + rank]) >= (kernel[i].constant or 1):
             found.append(context.fresh())
-        elif context.flag("ceil_mode") and mode == "VALID":
+        elif rounds_up and mode == "VALID":
             # The specification rounds down here; onnxruntime rounds up.
             alike = (room % strides[i]).constant == 0
             found.append(room // strides[i] + 1 if alike else context.fresh())
-        elif context.flag("ceil_mode"):
+        elif rounds_up:
             started = (size + pads[i] - 1) // strides[i] + 1
             found.append(smallest([ceil_quotient(room, strides[i]) + 1, started]))
         else:
@@ -61,12 +60,6 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             found.append(room // strides[i] + 1 if is_sure else context.fresh())
             context.rooms += [] if is_convolution else [Room(room, strides[i])]
     return found
-
-
-def _is_beyond(size: Dim) -> bool:
-    """Whether a size is the part of another that can't be so large that anything is left."""
-    factor = (size - size.offset).sole_factor
-    return isinstance(factor, Floor) and (factor.denominator.constant or 0) > MAX_SIZE
 
 
 def _check_window(kernel: list[Dim], rank: int) -> None:

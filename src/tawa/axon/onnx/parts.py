@@ -76,8 +76,8 @@ def _equal_parts(context: Context, size_: Dim, each: Dim, count: int) -> list[Di
         low = context.least(left)
         rest = left if low is not None and low >= 0 else largest([left, ZERO])
         found = smallest([each, rest])
-        open_ = incomparable([left, ZERO])
-        return found, rest == open_ and found == -incomparable([-each, -open_])
+        is_open = rest is not left and rest == incomparable([left, ZERO])
+        return found, is_open and found == -incomparable([-each, -rest])
 
     found = [each] * count
     first, last = 1, count - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from onnx import AttributeProto, NodeProto, TensorProto, defs
 
@@ -18,6 +18,9 @@ ELEMENT_ATTRIBUTES = {
 }  # fmt: skip
 """The attributes that say what an operator's outputs consist of."""
 
+
+MAX_KEPT = 1 << 12
+"""Operators on inputs of some element types whose outputs' types are kept."""
 
 KINDS: dict[str, int] = dict(AttributeProto.AttributeType.items())
 """The numbers of the types of attributes."""
@@ -34,9 +37,9 @@ class Port:
     is_uniform: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Signature:
-    """A schema as plain data: asking the schema itself takes long."""
+    """A schema as plain data: asking the schema itself takes long. There is one for each."""
 
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -125,23 +128,35 @@ def element_types(
     node: NodeProto, of: Signature, inputs: Sequence[Value | None], label: str
 ) -> list[int]:
     """The element types of a node's outputs, 0 where unknown. Raises UnsupportedModel."""
+    given = [0 if value is None or value.is_sequence else value.element for value in inputs]
+    bound, clash = _bound_elements(of, tuple(given), "Integer" in node.op_type)
+    if clash is not None:
+        one, other = map(type_name, clash)
+        raise ill_formed(label, f"its inputs consist of {one} and of {other}", "one type")
+    return [_output_element(node, of, bound, index) for index in range(len(node.output))]
+
+
+@lru_cache(MAX_KEPT)
+def _bound_elements(
+    of: Signature, given: tuple[int, ...], may_differ: bool
+) -> tuple[dict[str, int], tuple[int, int] | None]:
+    """What an operator's type names stand for, and two element types that should be one."""
     bound: dict[str, int] = {}
-    for index, value in enumerate(inputs):
+    for index, element in enumerate(given):
         port = of.input(index)
-        if value is None or port is None or not value.element or value.is_sequence:
+        if port is None or not element:
             continue
-        name = f"tensor({type_name(value.element)})"
+        name = f"tensor({type_name(element)})"
         if not any(allowed.startswith("tensor(") for allowed in port.allowed):
             continue
         if name not in port.allowed:
             continue  # onnx's own inference is as lenient
         if not port.is_uniform:
             continue  # a variadic input that may consist of different types
-        known = bound.setdefault(port.type, value.element)
-        if known != value.element and "Integer" not in node.op_type:
-            one, other = type_name(known), type_name(value.element)
-            raise ill_formed(label, f"its inputs consist of {one} and of {other}", "one type")
-    return [_output_element(node, of, bound, index) for index in range(len(node.output))]
+        known = bound.setdefault(port.type, element)
+        if known != element and not may_differ:
+            return bound, (known, element)
+    return bound, None
 
 
 def _output_element(node: NodeProto, of: Signature, bound: dict[str, int], index: int) -> int:

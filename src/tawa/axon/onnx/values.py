@@ -69,6 +69,14 @@ class Value:
             return None
         return [Dim.of(int(number)) for number in self.contents.ravel()]
 
+    def consisting_of(self, element: int) -> Value:
+        """The value with this element type."""
+        if element == self.element:
+            return self
+        return Value(
+            self.dims, self.contents, element, self.items, self.item, self.is_sequence, self.fill
+        )
+
     def mapped(self, change: Callable[[Dim], Dim]) -> Value:
         """The value with all sizes changed, those that it contains too."""
         contents = self.contents

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from operator import attrgetter
 from typing import ClassVar
 
 from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import Atom, Replace
 
+SORTED_BY = attrgetter("key")
+"""What puts options in order."""
 
-@dataclass(frozen=True)
+IS_MINIMUM = attrgetter("is_minimum")
+"""Whether an option is the smallest of several."""
+
+IS_POSITIVE = attrgetter("is_positive")
+"""Whether an option is provably at least 1."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
 class Largest(Atom):
     """The largest of several dimensions, of which no two can be compared."""
 
     options: tuple[Dim, ...]
     chooses: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (3, *(option.key for option in self.options))
@@ -50,13 +60,20 @@ class Largest(Atom):
 
 def largest(options: Iterable[Dim]) -> Dim:
     """The largest of several dimensions; those that provably aren't are left out."""
-    options = list(options)
+    options = list(dict.fromkeys(options))
+    if len(options) == 1:
+        return options[0]
     numbers = [option.constant for option in options]
     if None not in numbers:
         return Dim.of(max(number for number in numbers if number is not None))
-    whole = _undominated(options)
-    parts = [part for option in whole for part in _flattened(option)]
-    kept = whole if len(parts) == len(whole) else _undominated(parts)
+    flat = [_flattened(option) for option in options]
+    if sum(map(len, flat)) > len(options):
+        parts = dict.fromkeys(part for inner in flat for part in inner)
+        for option, inner in zip(options, flat, strict=True):
+            if len(inner) == len(parts):
+                return option
+        options = list(parts)
+    kept = _undominated(options)
     if len(kept) == 1:
         return kept[0]
     return incomparable(kept)
@@ -64,19 +81,21 @@ def largest(options: Iterable[Dim]) -> Dim:
 
 def incomparable(options: Iterable[Dim]) -> Dim:
     """The largest of dimensions of which it is known that no two can be compared."""
-    return Dim.of(Largest(tuple(sorted(options, key=lambda dim: dim.key))))
+    return Dim.of(Largest(tuple(sorted(options, key=SORTED_BY))))
 
 
 def _flattened(option: Dim) -> tuple[Dim, ...]:
     """The options of a maximum, or of one with a number added; else the dimension itself."""
-    options = largest_options(option)
-    if not options and option.offset:
-        options = tuple(part + option.offset for part in largest_options(option - option.offset))
-    return options or (option,)
+    factor = option.counted_factor
+    if not isinstance(factor, Largest):
+        return (option,)
+    return tuple([part + option.offset for part in factor.options])
 
 
-def _undominated(options: Iterable[Dim]) -> list[Dim]:
+def _undominated(options: list[Dim]) -> list[Dim]:
     """Those of which no other is provably not below them."""
+    if len(options) == 2:
+        return _undominated_pair(*options)
     kept: dict[Dim, None] = {}
     composed: dict[Dim, None] = {}  # of two different variables, either can be the larger
     for option in options:
@@ -93,13 +112,22 @@ def _undominated(options: Iterable[Dim]) -> list[Dim]:
     return list(kept)
 
 
+def _undominated_pair(one: Dim, other: Dim) -> list[Dim]:
+    """Of two different dimensions, those that the other is not provably as large as."""
+    if one.sole_variable is not None and other.sole_variable is not None:
+        return [one, other]
+    if _not_below(one, other):
+        return [one]
+    return [other] if _not_below(other, one) else [one, other]
+
+
 def _weakest(bounds: Iterable[int | None]) -> int | None:
     """The largest of upper bounds, None if one is missing."""
     found = list(bounds)
     return None if None in found else max(bound for bound in found if bound is not None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Joined(Atom):
     """What dimensions broadcast to of which some may be 0: the one that isn't 1.
 
@@ -109,7 +137,7 @@ class Joined(Atom):
     options: tuple[Dim, ...]
     chooses: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (4, *(option.key for option in self.options))
@@ -142,23 +170,25 @@ def joined(options: Iterable[Dim]) -> Dim:
     added: dict[Dim, None] = {}
     for option in options:
         inner = option.sole_factor
-        parts = inner.options if isinstance(inner, Joined) else (option,)
-        kept.update(dict.fromkeys(part for part in parts if part != ONE))
-        if inner is None or not isinstance(inner, Joined):
-            added[option] = None  # of the others it is known that they can be 1
+        if isinstance(inner, Joined):
+            kept.update(dict.fromkeys(inner.options))
+        else:
+            kept[option] = added[option] = None  # of the others it is known that they can be 1
+    kept.pop(ONE, None)
     if len(kept) <= 1:
         return next(iter(kept), ONE)
-    for option in kept:
-        if option in added and is_not_one(option):
-            return option
-    lesser = [option for option in kept if option.sole_factor is None and smallest_options(option)]
-    cut = {option for option in lesser for other in kept if is_cut(option, other) is not None}
-    kept = {option: None for option in kept if option not in cut}
-    if len(kept) == 1:
-        return next(iter(kept))
-    if all((option.least() or 0) >= 1 for option in kept):
+    known = [option for option in kept if option in added and is_not_one(option)]
+    if known:
+        return known[0]
+    if any(map(IS_MINIMUM, kept)):
+        lesser = [option for option in kept if option.is_minimum]
+        cut = {option for option in lesser for other in kept if is_cut(option, other) is not None}
+        kept = {option: None for option in kept if option not in cut}
+        if len(kept) == 1:
+            return next(iter(kept))
+    if all(map(IS_POSITIVE, kept)):
         return largest(kept)
-    return Dim.of(Joined(tuple(sorted(kept, key=lambda dim: dim.key))))
+    return Dim.of(Joined(tuple(sorted(kept, key=SORTED_BY))))
 
 
 def is_cut(dim: Dim, other: Dim) -> list[Dim] | None:
@@ -195,9 +225,17 @@ def is_not_one(dim: Dim) -> bool:
 
 def smallest(options: Iterable[Dim]) -> Dim:
     """The smallest of several dimensions."""
-    return -largest([-option for option in options])
+    options = list(dict.fromkeys(options))
+    return options[0] if len(options) == 1 else -largest([-option for option in options])
 
 
 def _not_below(left: Dim, right: Dim) -> bool:
+    """Whether one dimension is provably not below another."""
+    if right.constant is not None:
+        low = left.least()
+        return low is not None and low >= right.constant
+    if left.constant is not None:
+        high = right.most()
+        return high is not None and high <= left.constant
     low = (left - right).least()
     return low is not None and low >= 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import Atom, Replace
 from tawa.functional.terms import Variable
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Unless(Atom):
     """`dim` where all of `sizes` are at least 1, and else `otherwise`."""
 
@@ -19,7 +19,7 @@ class Unless(Atom):
     otherwise: Dim
     sizes: tuple[Dim, ...]
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (5, self.dim.key, self.otherwise.key)
@@ -53,7 +53,7 @@ def unless(dim: Dim, otherwise: Dim, sizes: tuple[Dim, ...]) -> Dim:
 
 def determining(dim: Dim) -> Iterator[Variable]:
     """The variables that a dimension depends on where all its conditions hold."""
-    for factor in dim.factors():
+    for factor in dim.factors:
         if isinstance(factor, Variable):
             yield factor
             continue

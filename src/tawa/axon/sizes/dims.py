@@ -10,44 +10,36 @@ Variables of kind `"dim"` stand for integers of at least 1, of kind `"count"` fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import gcd, lcm
 
-from tawa.axon.sizes.interned import Interned
+from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import (
+    MAX_KEPT,
     Atom,
     Factor,
     Monomial,
     Replace,
+    free_of,
     join,
     monomial_key,
     quotient_monomial,
 )
+from tawa.axon.sizes.polynomials import Polynomial
 from tawa.functional.terms import Term, Variable
+
+LEAST = {"dim": 1, "count": 0}
+"""The least numbers that variables of a kind stand for."""
 
 MAX_DECIDED_WEIGHT = 32
 """Symbols and numbers of a dimension from which its bound is no longer sought case by case."""
 
-MAX_KEPT = 1 << 14
-"""Sums whose bounds, and quotients, are kept."""
 
-
-@dataclass(frozen=True, eq=False, init=False)
-class Dim(Interned, Term):
-    """A polynomial; `terms` are its monomials with coefficients other than 0, in order.
-
-    There is one object for each, so what is known of it is found out once, and two are equal if
-    they are the same.
-    """
-
-    terms: tuple[tuple[Monomial, int], ...]
-
-    @cached_property
-    def key(self) -> tuple[object, ...]:
-        """Orders dimensions."""
-        return tuple((monomial_key(monomial), c) for monomial, c in self.terms)
+@dataclass(frozen=True, eq=False, init=False, match_args=False)
+class Dim(Polynomial):
+    """A polynomial in sizes; what is known of their values bounds it."""
 
     @staticmethod
     def of(value: int | Factor | Dim) -> Dim:
@@ -55,81 +47,21 @@ class Dim(Interned, Term):
         if isinstance(value, Dim):
             return value
         if isinstance(value, int):
-            return Dim((((), value),) if value else ())
+            return _number(value)
         return Dim(((((value, 1),), 1),))
 
-    @cached_property
-    def constant(self) -> int | None:
-        """The number that this is, or None."""
-        if not self.terms:
-            return 0
-        monomial, coefficient = self.terms[0]
-        return coefficient if not monomial and len(self.terms) == 1 else None
+    @once
+    def is_positive(self) -> bool:
+        """Whether it is provably at least 1."""
+        return (self._least or 0) >= 1
 
-    @property
-    def offset(self) -> int:
-        """The constant term."""
-        return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
-
-    @cached_property
-    def sole_factor(self) -> Factor | None:
-        """The variable or the atom that this is, or None."""
-        if len(self.terms) != 1:
-            return None
-        monomial, coefficient = self.terms[0]
-        if coefficient != 1 or len(monomial) != 1:
-            return None
-        factor, power = monomial[0]
-        return factor if power == 1 else None
-
-    @property
-    def sole_variable(self) -> Variable | None:
-        """The variable that this is, or None."""
-        factor = self.sole_factor
-        return factor if isinstance(factor, Variable) else None
-
-    def factors(self) -> dict[Factor, None]:
-        """The factors that occur, not looking inside atoms."""
-        return {factor: None for monomial, _ in self.terms for factor, _ in monomial}
-
-    def atoms(self) -> Iterator[Atom]:
-        """The atoms, those inside atoms too."""
-        for factor in self.factors():
-            if isinstance(factor, Atom):
-                yield factor
-                for part in factor.parts():
-                    yield from part.atoms()
-
-    @cached_property
-    def chooses(self) -> bool:
-        """Whether it depends on which of several dimensions is chosen."""
-        return any(atom.chooses for atom in self.atoms())
-
-    @cached_property
-    def weight(self) -> int:
-        """How many symbols and numbers it is written with."""
-        return sum(
-            sum(power * _factor_weight(factor) for factor, power in monomial) or 1
-            for monomial, _ in self.terms
-        )
-
-    def variables(self) -> Iterator[Variable]:
-        """The variables, those inside atoms too."""
-        for monomial, _ in self.terms:
-            for factor, _ in monomial:
-                yield from factor.variables()
-
-    @cached_property
-    def free(self) -> dict[Variable, None]:
-        """The variables in order, each once."""
-        found: dict[Variable, None] = {}
-        for factor in self.factors():
-            parts = factor.parts() if isinstance(factor, Atom) else ()
-            for part in parts:
-                found.update(part.free)
-            if not parts:
-                found.update(dict.fromkeys(factor.variables()))
-        return found
+    @once
+    def is_minimum(self) -> bool:
+        """Whether it is the smallest of several dimensions."""
+        if len(self.terms) != 1 or self.terms[0][1] != -1:
+            return False
+        factor = (-self).sole_factor
+        return isinstance(factor, Atom) and bool(factor.choices())
 
     def substitute(self, replace: Replace) -> Dim:
         """The dimension with variables replaced by dimensions (shape variables by shapes)."""
@@ -143,39 +75,43 @@ class Dim(Interned, Term):
             if c == 1 and len(monomial) == 1 and monomial[0][1] == 1:
                 found = substitute_factor(monomial[0][0], replace)
                 return self if found is None else found
-        replaced = {f: substitute_factor(f, replace) for f in self.factors()}
+        replaced = {f: substitute_factor(f, replace) for f in self.factors}
         if all(value is None for value in replaced.values()):
             return self
         return total(_replaced(monomial, replaced) * c for monomial, c in terms)
 
     def __add__(self, other: Dim | int) -> Dim:
-        return self._plus(other) if isinstance(other, int) else total([self, other])
+        if isinstance(other, int):
+            return self.plus(other)
+        if self.constant is not None:
+            return other.plus(self.constant)
+        number = other.constant
+        return _sum(self, other, 1) if number is None else self.plus(number)
 
     def __sub__(self, other: Dim | int) -> Dim:
-        return self._plus(-other) if isinstance(other, int) else total([self, -other])
-
-    def _plus(self, number: int) -> Dim:
-        """The sum with a number, which is the last term."""
-        if not number:
-            return self
-        number += self.offset
-        symbols = self.terms[:-1] if self.offset else self.terms
-        return Dim((*symbols, ((), number)) if number else symbols)
-
-    def __neg__(self) -> Dim:
-        return Dim(tuple((monomial, -c) for monomial, c in self.terms))
+        if isinstance(other, int):
+            return self.plus(-other)
+        number = other.constant
+        return _sum(self, other, -1) if number is None else self.plus(-number)
 
     def __mul__(self, other: Dim | int) -> Dim:
-        other = Dim.of(other)
+        if isinstance(other, int):
+            return self._multiple(other)
         for one, by in ((self, other.constant), (other, self.constant)):
             if by is not None:
-                return Dim(tuple((monomial, c * by) for monomial, c in one.terms) if by else ())
+                return one._multiple(by)
         found: dict[Monomial, int] = {}
         for mine, c in self.terms:
             for theirs, d in other.terms:
                 monomial = join(mine, theirs)
                 found[monomial] = found.get(monomial, 0) + c * d
         return collected(found)
+
+    def _multiple(self, by: int) -> Dim:
+        """The product with a number."""
+        if by == 1:
+            return self
+        return Dim(tuple([(monomial, c * by) for monomial, c in self.terms]) if by else ())
 
     def __floordiv__(self, other: Dim | int) -> Dim:
         return floor_quotient(self, Dim.of(other))
@@ -189,22 +125,44 @@ class Dim(Interned, Term):
 
     def most(self) -> int | None:
         """A number that this is provably not above, if one is known."""
-        if self.sole_variable is not None:
-            return None
+        return self._most
+
+    @once
+    def _most(self) -> int | None:
+        if self.offset:
+            high = self.symbols._most
+            return None if high is None else high + self.offset
         return None if (low := (-self)._least) is None else -low
 
-    @cached_property
+    @once
     def _least(self) -> int | None:
-        offset = self.offset
-        if len(self.terms) == 1 + bool(offset):
-            monomial, c = self.terms[0] if self.terms[0][0] else self.terms[-1]
+        if self.offset:
+            low = self.symbols._least
+            return None if low is None else low + self.offset
+        if len(self.terms) == 1:
+            monomial, c = self.terms[0]
             if _is_lone(monomial):
                 low = factor_least(monomial[0][0]) if c > 0 else factor_most(monomial[0][0])
-                return None if low is None else low * c + offset
+                return None if low is None else low * c
         shared = content(self)
-        symbols = Dim(tuple((monomial, c // shared) for monomial, c in self.terms if monomial))
-        low = _least_of(symbols) if shared else 0
-        return None if low is None else low * shared + offset
+        if not shared:
+            return 0
+        if self._falls_freely:
+            return None
+        symbols = self.terms if shared == 1 else tuple((m, c // shared) for m, c in self.terms)
+        low = _least_of(Dim(symbols))
+        return None if low is None else low * shared
+
+    @property
+    def _falls_freely(self) -> bool:
+        """Whether a variable in one term alone makes it as small as one likes."""
+        for monomial, c in self.terms:
+            if c < 0 and len(monomial) == 1 and isinstance(monomial[0][0], Variable):
+                variable = monomial[0][0]
+                others = (f for other, _ in self.terms if other is not monomial for f, _ in other)
+                if not any(variable in free_of(factor) for factor in others):
+                    return True
+        return False
 
     def least_of_terms(self) -> int | None:
         """The sum of the terms' bounds."""
@@ -248,8 +206,11 @@ class Dim(Interned, Term):
             return None
         return collected(slope), collected(rest)
 
-    def __repr__(self) -> str:
-        return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
+
+@lru_cache(MAX_KEPT)
+def _number(value: int) -> Dim:
+    """A number as a dimension."""
+    return Dim((((), value),) if value else ())
 
 
 @lru_cache(MAX_KEPT)
@@ -267,12 +228,6 @@ def _is_lone(monomial: Monomial) -> bool:
     factor, power = monomial[0]
     is_quotient = isinstance(factor, Floor) and factor.denominator.constant is None
     return len(monomial) == 1 and power == 1 and not is_quotient
-
-
-def _factor_weight(factor: Factor) -> int:
-    """How many symbols and numbers a factor is written with."""
-    inner = factor.parts() if isinstance(factor, Atom) else ()
-    return sum(part.weight for part in inner) or 1
 
 
 def factor_least(factor: Factor) -> int | None:
@@ -313,7 +268,7 @@ def _product_most(monomial: Monomial) -> int | None:
 
 def kind_least(kind: str) -> int | None:
     """The least number that a variable of a kind stands for, if there is one."""
-    return {"dim": 1, "count": 0}.get(kind)
+    return LEAST.get(kind)
 
 
 def substitute_factor(factor: Factor, replace: Replace) -> Dim | None:
@@ -353,6 +308,17 @@ def collected(terms: dict[Monomial, int]) -> Dim:
     return Dim(tuple(kept))
 
 
+def _sum(left: Dim, right: Dim, by: int) -> Dim:
+    """`left + by * right`."""
+    found = dict(left.terms)
+    for monomial, c in right.terms:
+        found[monomial] = found.get(monomial, 0) + c * by
+    kept = [term for term in found.items() if term[1]]
+    if len(found) > len(left.terms) and len(kept) > 1:
+        kept.sort(key=lambda term: monomial_key(term[0]))
+    return Dim(tuple(kept))
+
+
 def total(dims: Iterable[Dim]) -> Dim:
     """The sum."""
     found: dict[Monomial, int] = {}
@@ -377,14 +343,14 @@ ZERO = Dim(())
 ONE = Dim.of(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Floor(Atom):
     """`numerator // denominator`, rounded down."""
 
     numerator: Dim
     denominator: Dim
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (2, self.numerator.key, self.denominator.key)
@@ -421,25 +387,30 @@ def _least_of_quotients(dim: Dim) -> int | None:
 
     They are quotients by numbers, or by sizes that they are multiplied by.
     """
+    if not any(isinstance(factor, Floor) for factor in dim.factors):
+        return None
     floors = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))}
-    found = {m: (floor, within(floor, floors.values())) for m, floor in floors.items()}
+    others = floors.values() if len(floors) > 1 else ()
+    found = {m: (floor, within(floor, others)) for m, floor in floors.items()}
     inside = {f for _, shown in found.values() for f in shown.numerator.atoms()}
     found = {m: (floor, shown) for m, (floor, shown) in found.items() if floor not in inside}
     if not found:
         return None  # those inside come later
     common = lcm(*(shown.denominator.constant or 1 for _, shown in found.values()))
-    parts: list[Dim] = []
+    sums: dict[Monomial, int] = {}
     for monomial, c in dim.terms:
-        if monomial not in found:
-            parts.append(Dim(((monomial, c * common),)))
-            continue
-        floor, shown = found[monomial]
-        divisor, by = shown.denominator.constant or 1, shown.denominator.sole_variable
-        left = ((factor, power - (factor is by)) for factor, power in monomial if factor != floor)
-        rest = tuple((factor, power) for factor, power in left if power)
-        quotient = shown.numerator - (shown.denominator - 1 if c > 0 else 0)
-        parts.append(quotient * Dim(((rest, c * (common // divisor)),)))
-    low = total(parts).least()
+        if monomial in found:
+            floor, shown = found[monomial]
+            divisor, by = shown.denominator.constant or 1, shown.denominator.sole_variable
+            left = ((f, power - (f is by)) for f, power in monomial if f is not floor)
+            rest = tuple((factor, power) for factor, power in left if power)
+            quotient = shown.numerator - (shown.denominator - 1 if c > 0 else 0)
+            terms, c = (quotient * Dim(((rest, 1),))).terms, c * (common // divisor)
+        else:
+            terms, c = ((monomial, 1),), c * common
+        for product, d in terms:
+            sums[product] = sums.get(product, 0) + c * d
+    low = collected(sums).least()
     return None if low is None else -(-low // common)
 
 
@@ -483,7 +454,7 @@ def ceil_quotient(top: Dim, bottom: int) -> Dim:
 
 def content(dim: Dim) -> int:
     """The greatest common divisor of the coefficients, the constant term's not counted."""
-    return gcd(*(c for monomial, c in dim.terms if monomial))
+    return gcd(*[c for monomial, c in dim.terms if monomial])
 
 
 def floor_quotient(top: Dim, bottom: Dim) -> Dim:
@@ -492,7 +463,7 @@ def floor_quotient(top: Dim, bottom: Dim) -> Dim:
     if divisor == 0:
         raise ZeroDivisionError("a dimension is divided by 0")
     if divisor is not None:
-        return _quotient_by_number(top, divisor)
+        return top if divisor == 1 else _quotient_by_number(top, divisor)
     exact = exact_quotient(top, bottom)
     if exact is not None:
         return exact
@@ -505,25 +476,35 @@ def floor_quotient(top: Dim, bottom: Dim) -> Dim:
 
 
 @lru_cache(MAX_KEPT)
-def _quotient_by_number(top: Dim, divisor: int) -> Dim:
+def _quotient_by_number(top: Dim, divisor: int, more: int = 0) -> Dim:
+    """`(top + more) // divisor` in canonical form."""
     if divisor < 0:
-        top, divisor = -top, -divisor
-    whole = Dim(tuple((monomial, n) for monomial, c in top.terms if (n := c // divisor)))
-    rest = Dim(tuple((monomial, n) for monomial, c in top.terms if (n := c % divisor)))
-    if rest.constant is not None:
+        top, divisor, more = -top, -divisor, -more
+    inner = _lone_floor(top)
+    if inner is not None:
+        floor, by = inner
+        return _quotient_by_number(floor.numerator, by * divisor, by * (top.offset + more))
+    whole, rest = ZERO, top.symbols
+    number, offset = divmod(top.offset + more, divisor)
+    coefficients = [c for _, c in rest.terms] or [0]
+    if min(coefficients) < 0 or max(coefficients) >= divisor:
+        whole = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c // divisor)))
+        rest = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c % divisor)))
+    whole += number
+    if not rest.terms:
         return whole
     shared = gcd(content(rest), divisor)
     if shared > 1:
-        rest = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c // shared)))
-        divisor //= shared
+        rest = Dim(tuple((monomial, c // shared) for monomial, c in rest.terms))
+        divisor, offset = divisor // shared, offset // shared
     if divisor == 1:
-        return whole + rest
+        return whole + rest + offset
     inner = _lone_floor(rest)
     if inner is not None:
         floor, by = inner
-        top = floor.numerator + by * rest.offset
-        return whole + _quotient_by_number(top, by * divisor)
-    if any(isinstance(factor, Atom) for factor in rest.factors()):  # else it has no upper bound
+        return whole + _quotient_by_number(floor.numerator, by * divisor, by * offset)
+    rest += offset
+    if any(isinstance(factor, Atom) for factor in rest.factors):  # else it has no upper bound
         low, high = rest.least(), rest.most()
         if None not in (low, high) and (low or 0) // divisor == (high or 0) // divisor:
             return whole + (low or 0) // divisor
@@ -532,11 +513,8 @@ def _quotient_by_number(top: Dim, divisor: int) -> Dim:
 
 def _lone_floor(dim: Dim) -> tuple[Floor, int] | None:
     """`x // n` and n, if `dim` is that plus a number."""
-    symbolic = [(monomial, c) for monomial, c in dim.terms if monomial]
-    if len(symbolic) != 1 or symbolic[0][1] != 1 or len(symbolic[0][0]) != 1:
-        return None
-    factor, power = symbolic[0][0][0]
-    if not isinstance(factor, Floor) or power != 1:
+    factor = dim.counted_factor
+    if not isinstance(factor, Floor):
         return None
     by = factor.denominator.constant
     return None if by is None else (factor, by)
@@ -560,6 +538,10 @@ def _multiples(top: Dim, bottom: Dim) -> tuple[Dim, Dim]:
 
 def exact_quotient(top: Dim, bottom: Dim) -> Dim | None:
     """`top / bottom` if that is a polynomial, by division with the leading monomials."""
+    number = bottom.constant
+    if number is not None:
+        whole = not any(c % number for _, c in top.terms)
+        return Dim(tuple((m, c // number) for m, c in top.terms)) if whole else None
     quotient: dict[Monomial, int] = {}
     lead, c = bottom.terms[0]
     for _ in range(64):

@@ -77,22 +77,22 @@ class Equation:
 
     def _reduced(self, p: Dim) -> Dim:
         """p without factors that can't be 0. Raises Clash if p can't be 0."""
-        for side in (p, -p):
-            low = side.least()
-            if low is not None and low > 0:
-                raise self.clash("one side is always larger")
+        low, high = p.least(), p.most()
+        if (low is not None and low > 0) or (high is not None and high < 0):
+            raise self.clash("one side is always larger")
         shared = content(p)
         if p.offset % shared:
             raise self.clash(f"it has no solution in whole numbers (everything else is a "
                              f"multiple of {shared})")  # fmt: skip
-        p = Dim(tuple((monomial, c // shared) for monomial, c in p.terms))
+        if shared > 1:
+            p = Dim(tuple((monomial, c // shared) for monomial, c in p.terms))
         positive = [(f, n) for f, n in common_monomial(p) if (factor_least(f) or 0) >= 1]
         return divide_monomial(p, tuple(positive)) if positive else p
 
     def _unknowns(self, p: Dim, declared: bool = False) -> Iterator[tuple[Variable, Dim, Dim]]:
         """The variables in which p is linear, with slope and rest; best to eliminate first."""
         state = self.state
-        found = [f for f in p.factors() if isinstance(f, Variable) and f.kind != "shape"]
+        found = [f for f in p.factors if isinstance(f, Variable) and f.kind != "shape"]
         if not declared:
             found = [variable for variable in found if variable not in state.declared]
         found.sort(key=lambda v: (v.kind == "integer", state.levels.get(v, 0), v.id), reverse=True)
@@ -107,8 +107,8 @@ class Equation:
 
     def _rank(self, p: Dim) -> bool:
         """One unknown rank: the shape variable becomes that many dimensions."""
-        ranks = [factor for factor in p.factors() if isinstance(factor, Rank)]
-        if len(ranks) != 1 or len(p.factors()) != 1:
+        ranks = [factor for factor in p.factors if isinstance(factor, Rank)]
+        if len(ranks) != 1 or len(p.factors) != 1:
             return False
         linear = p.linear_in(ranks[0])
         if linear is None:
@@ -128,7 +128,7 @@ class Equation:
 
     def _floor(self, p: Dim) -> bool:
         """`d * (e // d) = e - r`: then d divides e - r, and r is a rest of division by d."""
-        for floor in p.factors():
+        for floor in p.factors:
             linear = p.linear_in(floor) if isinstance(floor, Floor) else None
             if linear is None or not isinstance(floor, Floor):
                 continue
@@ -155,7 +155,7 @@ class Equation:
 
     def _residues(self, p: Dim) -> bool:
         """Quotients of one variable by numbers: which remainders of the variable solve p = 0."""
-        floors = [factor for factor in p.factors() if isinstance(factor, Floor)]
+        floors = [factor for factor in p.factors if isinstance(factor, Floor)]
         inside = {variable for floor in floors for variable in floor.variables()}
         divisor = 1
         for floor in floors:
@@ -219,7 +219,7 @@ class Equation:
 
     def _roots(self, p: Dim) -> bool:
         """An equation in one variable: the whole number that solves it, if there is just one."""
-        factors = list(p.factors())
+        factors = list(p.factors)
         if len(factors) != 1 or not isinstance(factors[0], Variable) or not p.offset:
             return False
         variable = factors[0]
@@ -246,7 +246,7 @@ class Equation:
                 continue
             if variable in dividend.variables() or variable in divisor.variables():
                 continue
-            if variable.hint is not None and any(isinstance(f, Size) for f in dividend.factors()):
+            if variable.hint is not None and any(isinstance(f, Size) for f in dividend.factors):
                 continue  # a named size is no quotient of what isn't known yet
             self.state.demand(Divides(divisor, dividend, self.origin))
             positive = (dividend.least() or 0) >= 1
@@ -310,8 +310,11 @@ def remainder(dim: Dim, number: int) -> Dim:
 
 def _sign(state: SolverState, dim: Dim, constraint: AtLeast) -> bool:
     """Whether a positive factor of a bound by 0 or 1 could be left out."""
-    goal, symbols = constraint.bound - dim.offset, dim - dim.offset
-    shared = common_monomial(symbols) if goal in (0, 1) and len(symbols.terms) > 1 else ()
+    goal = constraint.bound - dim.offset
+    if goal not in (0, 1) or len(dim.terms) < 2 + bool(dim.offset):
+        return False
+    symbols = dim.symbols
+    shared = common_monomial(symbols)
     positive = tuple((f, n) for f, n in shared if (factor_least(f) or 0) >= 1)
     if not positive:
         return False
@@ -335,7 +338,11 @@ def _quotient_at_least(state: SolverState, lone: Monomial, bound: int, origin: O
     floor = lone[0][0]
     if (floor.denominator.least() or 0) < 1:
         return False
-    state.demand(AtLeast(floor.numerator - floor.denominator * bound, 0, origin))
+    number = floor.denominator.constant
+    if number is not None:
+        state.demand(AtLeast(floor.numerator, number * bound, origin))
+    else:
+        state.demand(AtLeast(floor.numerator - floor.denominator * bound, 0, origin))
     return True
 
 

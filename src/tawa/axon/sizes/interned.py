@@ -1,55 +1,91 @@
-"""Values of which there is one object each, as long as somebody holds it."""
+"""Values of which there is one object each, and what is found out of them once."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from threading import RLock
-from typing import Any, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 from weakref import ref
+
+T = TypeVar("T")
 
 _interned: dict[Hashable, _Reference] = {}
 _making = RLock()
-"""Held while an object is made; another may end meanwhile, in the same thread."""
+"""Held while an object takes another's place; another may end meanwhile, in the same thread."""
 
 
 class Interned:
-    """What is determined by its `terms`: two of them are equal if they are the same object.
+    """What its fields determine: two of them are equal if they are the same object.
 
-    One class derives from it.
+    There is one as long as somebody holds it. The fields are those that `__match_args__` names.
     """
 
-    terms: Any
+    __match_args__: ClassVar[tuple[str, ...]] = ()
 
-    def __new__(cls, terms: Hashable) -> Self:
-        """The object of these terms."""
-        reference = _interned.get(terms)
+    def __new__(cls, *values: Hashable) -> Self:
+        """The object of these values."""
+        key = (cls, *values)
+        reference = _interned.get(key)
         found = None if reference is None else reference()
-        return cls._made(terms) if found is None else found
+        return cls._made(key) if found is None else found
 
     @classmethod
-    def _made(cls, terms: Hashable) -> Self:
-        with _making:
-            reference = _interned.get(terms)
-            found = None if reference is None else reference()
+    def _made(cls, key: tuple[Any, ...]) -> Self:
+        made = object.__new__(cls)
+        state = made.__dict__
+        for name, value in zip(cls.__match_args__, key[1:], strict=True):
+            state[name] = value
+        made.prepare()
+        reference = _Reference(made, _Reference.end)
+        reference.key = key
+        first = _interned.setdefault(key, reference)
+        if first is reference:
+            return made
+        with _making:  # another thread was faster, or one that ended is not forgotten yet
+            found = _interned.setdefault(key, reference)()
             if found is None:
-                found = object.__new__(cls)
-                object.__setattr__(found, "terms", terms)
-                reference = _interned[terms] = _Reference(found, _Reference.end)
-                reference.terms = terms
-            return found
+                _interned[key] = reference
+            return made if found is None else found
+
+    def prepare(self) -> None:
+        """Find out what is asked of every object."""
 
     def __getnewargs__(self) -> tuple[object, ...]:
-        return (self.terms,)
+        return tuple(getattr(self, name) for name in self.__match_args__)
 
 
 class _Reference(ref[Any]):
-    """A weak reference to the object of some terms."""
+    """A weak reference to the object of a key."""
 
-    __slots__ = ("terms",)
-    terms: Hashable
+    __slots__ = ("key",)
+    key: Hashable
 
     def end(self, interned: dict[Hashable, Any] = _interned, making: RLock = _making) -> None:
         """Forget the object, unless another one has taken its place."""
         with making:
-            if interned.get(self.terms) is self:
-                del interned[self.terms]
+            if interned.get(self.key) is self:
+                del interned[self.key]
+
+
+class once(Generic[T]):
+    """A property that is computed when it is first asked for, and kept.
+
+    `functools.cached_property` takes a lock for that up to Python 3.11, which costs more than what
+    is computed here.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self.compute = compute
+        self.name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object, owner: type) -> Self | T:
+        """The value; the instance has it as an attribute from now on."""
+        if instance is None:
+            return self
+        value = instance.__dict__[self.name] = self.compute(instance)
+        return value

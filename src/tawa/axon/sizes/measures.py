@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from tawa.axon.sizes.dims import Dim, as_variable
+from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import Atom, Replace
 from tawa.functional.terms import Term, Variable
 
@@ -25,13 +25,13 @@ class Measured(Term):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Size(Atom):
     """The product of a shape variable's dimensions."""
 
     shape: Variable
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (1, 0, self.shape.id)
@@ -52,13 +52,13 @@ class Size(Atom):
         return 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Rank(Atom):
     """The number of a shape variable's dimensions."""
 
     shape: Variable
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (1, 1, self.shape.id)

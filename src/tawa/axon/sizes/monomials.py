@@ -3,40 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
+from tawa.axon.sizes.interned import Interned, once
 from tawa.functional.terms import Term, Variable
 
 if TYPE_CHECKING:
     from tawa.axon.sizes.dims import Dim
 
+MAX_KEPT = 1 << 14
+"""Products whose keys are kept; also sums whose bounds, and quotients."""
+
 Replace = Callable[[Variable], Term | None]
 
 
-class Atom:
+Extent = tuple[int, int, int]
+"""The symbols and numbers of a size, the atoms that are nested, and the largest number."""
+
+
+class Atom(Interned):
     """An indivisible factor that isn't a variable."""
 
-    __slots__ = ()
-    __match_args__: ClassVar[tuple[str, ...]] = ()
     key: tuple[object, ...]
     chooses = False
     """Whether it is one of several dimensions, by what they are."""
 
-    def __init_subclass__(cls) -> None:
-        """Keep the hash of an atom, which is asked for whenever a dimension is made of it."""
-        cls.__hash__ = Atom._kept_hash  # the decorator `dataclass` leaves it
-
-    def _kept_hash(self) -> int:
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:
-        return hash((type(self).__name__, *(getattr(self, name) for name in self.__match_args__)))
-
     def parts(self) -> tuple[Dim, ...]:
         """The dimensions that it is computed from."""
         return ()
+
+    def prepare(self) -> None:
+        """Find out at once what depends on all that is inside.
+
+        Asked for late, it would be sought through everything that is nested in it.
+        """
+        _ = self.extent, self.has_choice, self.free
+
+    @once
+    def extent(self) -> Extent:
+        """How much it is to write."""
+        inner = [part.extent for part in self.parts()]
+        if not inner:
+            return 1, 1, 0
+        weights, depths, magnitudes = zip(*inner, strict=True)
+        return sum(weights) or 1, 1 + max(depths), max(magnitudes)
+
+    @once
+    def has_choice(self) -> bool:
+        """Whether it, or what it is computed from, depends on which dimension is chosen."""
+        return self.chooses or any(part.chooses for part in self.parts())
+
+    @once
+    def free(self) -> dict[Variable, None]:
+        """The variables inside in order, each once."""
+        parts = self.parts()
+        return united([p.free for p in parts]) if parts else dict.fromkeys(self.variables())
 
     def variables(self) -> Iterator[Variable]:
         """The variables inside."""
@@ -60,6 +82,19 @@ class Atom:
         return ()
 
 
+def united(sets: list[dict[Variable, None]]) -> dict[Variable, None]:
+    """All variables of some ordered sets: a set that is not to be changed, as it may be theirs."""
+    found = [variables for variables in sets if variables]
+    if len(found) < 2:
+        return found[0] if found else {}
+    return {variable: None for variables in found for variable in variables}
+
+
+def free_of(factor: Factor) -> dict[Variable, None]:
+    """The variables of a factor, in order, each once."""
+    return factor.free if isinstance(factor, Atom) else {factor: None}
+
+
 Factor = Variable | Atom
 Monomial = tuple[tuple[Factor, int], ...]
 
@@ -69,6 +104,7 @@ def factor_key(factor: Factor) -> tuple[object, ...]:
     return (0, factor.id) if isinstance(factor, Variable) else factor.key
 
 
+@lru_cache(MAX_KEPT)
 def monomial_key(monomial: Monomial) -> tuple[object, ...]:
     """Orders the monomials of a polynomial: by degree, then lexicographically.
 

@@ -39,7 +39,7 @@ def _steps(scheme: Scheme) -> Iterator[tuple[Variable, Variable, Dim]]:
     for dim in argument_sizes(scheme.type):
         if all(c > 0 for _, c in dim.terms):
             continue
-        for variable in [f for f in dim.factors() if isinstance(f, Variable)]:
+        for variable in [f for f in dim.factors if isinstance(f, Variable)]:
             linear = dim.linear_in(variable)
             if variable not in scheme.variables or variable.kind != "dim" or linear is None:
                 continue

@@ -17,7 +17,7 @@ def factored(dim: Dim) -> tuple[Dim, ...]:
     common = common_monomial(dim)
     if common:
         return Dim(((common, 1),)), divide_monomial(dim, common)
-    for factor in dim.factors():
+    for factor in dim.factors:
         linear = dim.linear_in(factor)
         slope, rest = linear or (dim, dim)
         if len(slope.terms) < 2 or not rest.terms:

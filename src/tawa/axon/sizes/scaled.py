@@ -5,25 +5,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 
 import numpy as np
 
 from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import Atom, Replace
 
 EXACT = 1 << 8
 """Scales with a numerator and a denominator up to this are exact in single precision."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, init=False)
 class Scaled(Atom):
     """`floor(scale * dim)`. Known for a number if it doesn't depend on how products round."""
 
     dim: Dim
     scale: float
 
-    @cached_property
+    @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
         return (6, self.scale, self.dim.key)

@@ -40,7 +40,7 @@ def _static_sizes(type_: Term) -> Iterator[tuple[str, Variable, int]]:
     for name, value in zip(names, type_.arguments, strict=False):
         if not isinstance(value, Dim):
             continue
-        variable = (value - value.offset).sole_variable
+        variable = value.symbols.sole_variable
         if variable is not None and variable.kind == "dim" and variable not in seen:
             seen.add(variable)
             yield name.partition("=")[0], variable, value.offset
@@ -205,7 +205,7 @@ class AxonPrinter(TypePrinter):
                 return super().constraint(constraint)
 
     def _at_least(self, dim: Dim, least: int) -> str:
-        symbols = dim - dim.offset
+        symbols = dim.symbols
         more = Dim(tuple((monomial, c) for monomial, c in symbols.terms if c > 0))
         less = more - symbols
         if not more.terms:

@@ -221,7 +221,7 @@ class AxonSolver(SolverState):
             low = side.least()
             if low is not None and low > 0:
                 raise Clash(*whole, origin, "the numbers of dimensions differ")
-        unknown = [f for f in difference.factors() if isinstance(f, Rank)]
+        unknown = [f for f in difference.factors if isinstance(f, Rank)]
         if len(unknown) != 1:
             return False
         return equations.solve(self, difference, Dim.of(0), origin)

@@ -56,6 +56,8 @@ class SolverState(Solver):
 
     def dim(self, dim: Dim) -> Dim:
         """The dimension with all that is known put in."""
+        if dim.constant is not None:
+            return dim
         if self.bindings.keys().isdisjoint(dim.free):
             return self._decided(dim) if self.bounds and dim.chooses else dim
         resolved = self.resolve(dim)
@@ -65,6 +67,8 @@ class SolverState(Solver):
 
     def least(self, dim: Dim) -> int | None:
         """A number that the dimension is not below, by all that is known of its variables."""
+        if dim.constant is not None:
+            return dim.constant
         exact = self._exact(dim)
         if exact is not None:
             return exact[0]
@@ -82,31 +86,36 @@ class SolverState(Solver):
                     return prod(known) + offset
         return None
 
-    def limits(self, dim: Dim) -> Iterator[tuple[int | None, int | None]]:
+    def limits(self, dim: Dim) -> list[tuple[int | None, int | None]]:
         """Numbers that a dimension is not below and not above, by different bounds."""
         exact = self._exact(dim)
         if exact is not None:
-            yield exact
-            return
-        for view in self._views(dim):
-            yield view.least(), view.most()
+            return [exact]
+        return [(view.least(), view.most()) for view in self._views(dim)]
 
     def _exact(self, dim: Dim) -> tuple[int | None, int | None] | None:
         """The bounds of one variable, or of one quotient by a number, plus a number."""
-        factor = (dim - dim.offset).sole_factor
+        factor = dim.counted_factor
         if isinstance(factor, Variable):
             low, high = self._bounds(factor)
             return _moved(low, dim.offset), _moved(high, dim.offset)
         if isinstance(factor, Floor) and (divisor := factor.denominator.constant) is not None:
-            found = list(self.limits(factor.numerator))
-            low = max((low for low, _ in found if low is not None), default=None)
-            high = min((high for _, high in found if high is not None), default=None)
+            low, high = self._exact(factor.numerator) or self._closest(factor.numerator)
             return _moved(low, dim.offset, divisor), _moved(high, dim.offset, divisor)
         return None
+
+    def _closest(self, dim: Dim) -> tuple[int | None, int | None]:
+        """The best of the bounds of a sum."""
+        found = self.limits(dim)
+        low = max((low for low, _ in found if low is not None), default=None)
+        high = min((high for _, high in found if high is not None), default=None)
+        return low, high
 
     def _views(self, dim: Dim) -> Iterator[Dim]:
         """A sum as it is, and with variables counted from a bound of theirs."""
         yield dim
+        if self.bounds.keys().isdisjoint(dim.free):
+            return
         for end in LOW_HIGH:
             counted, back = self._counted(dim, end)
             if back:
@@ -114,7 +123,7 @@ class SolverState(Solver):
 
     def note_floor(self, dim: Dim, bound: int) -> None:
         """Keep that a dimension is at least `bound`, where bounds of its variables don't say so."""
-        symbols = dim - dim.offset
+        symbols = dim.symbols
         if symbols.terms and symbols.sole_variable is None:
             bound -= dim.offset
             self.floors[symbols] = max(bound, self.floors.get(symbols, bound))
@@ -190,6 +199,14 @@ class SolverState(Solver):
         low, high = self.bounds[variable] = self._bounds(variable)
         if low is not None and high is not None and low > high:
             raise Violation(bound, f"no size can be at least {low} and at most {high}")
+        decided = low is not None and low == high
+        if not (decided or variable.kind == "integer" or (variable.kind == "count" and low)):
+            return False
+        return self._restated(bound, variable)
+
+    def _restated(self, bound: AtLeast, variable: Variable) -> bool:
+        """Let a variable stand for a number, or for one that its bounds make a size."""
+        low, high = self.bounds[variable]
         fact = Dim.of(variable) - (low or 0)
         if low is not None and low == high:
             self.set_dim(variable, Dim.of(low), bound.origin, fact)

@@ -53,7 +53,7 @@ def _plainer(constraint: Constraint) -> Constraint:
 def _reduced(constraint: AtLeast) -> AtLeast:
     """The bound with common factors taken out and no constant on the left."""
     bound = constraint.bound - constraint.dim.offset
-    symbols = constraint.dim - constraint.dim.offset
+    symbols = constraint.dim.symbols
     shared = content(symbols) or 1
     reduced = Dim(tuple((monomial, c // shared) for monomial, c in symbols.terms))
     return AtLeast(reduced, -(-bound // shared), constraint.origin)
@@ -96,7 +96,7 @@ def _factor_least(factor: Factor, bounds: Bounds) -> int | None:
     if known is not None or not isinstance(factor, Floor):
         return known
     numerator = factor.numerator
-    low = bounds.get(numerator - numerator.offset)
+    low = bounds.get(numerator.symbols)
     positive = (factor.denominator.least() or 0) >= 1
     return 0 if positive and low is not None and low + numerator.offset >= 0 else None
 

@@ -1,0 +1,148 @@
+"""Polynomials with integer coefficients, and what their terms alone say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from tawa.axon.sizes.interned import Interned, once
+from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key, united
+from tawa.functional.terms import Term, Variable
+
+
+@dataclass(frozen=True, eq=False, init=False, match_args=False)
+class Polynomial(Interned, Term):
+    """A sum; `terms` are its monomials with coefficients other than 0, in order.
+
+    There is one object for each, so what is known of it is found out once, and two are equal if
+    they are the same.
+    """
+
+    __match_args__ = ("terms",)
+    terms: tuple[tuple[Monomial, int], ...]
+    offset: int
+    """The constant term."""
+    constant: int | None
+    """The number that this is, or None."""
+
+    def prepare(self) -> None:
+        """Find the constant term."""
+        terms = self.terms
+        number = terms[-1][1] if terms and not terms[-1][0] else 0
+        self.__dict__["offset"] = number
+        self.__dict__["constant"] = number if len(terms) == (number != 0) else None
+
+    @once
+    def key(self) -> tuple[object, ...]:
+        """Orders dimensions."""
+        return tuple([(monomial_key(monomial), c) for monomial, c in self.terms])
+
+    @property
+    def symbols(self) -> Self:
+        """All but the constant term."""
+        return self._symbols if self.offset else self
+
+    @once
+    def _symbols(self) -> Self:
+        return type(self)(self.terms[:-1])
+
+    @once
+    def counted_factor(self) -> Factor | None:
+        """The variable or the atom that this is plus a number, or None."""
+        if self.offset:
+            return self.symbols.counted_factor
+        if len(self.terms) != 1:
+            return None
+        monomial, coefficient = self.terms[0]
+        if coefficient != 1 or len(monomial) != 1:
+            return None
+        factor, power = monomial[0]
+        return factor if power == 1 else None
+
+    @property
+    def sole_factor(self) -> Factor | None:
+        """The variable or the atom that this is, or None."""
+        return None if self.offset else self.counted_factor
+
+    @property
+    def sole_variable(self) -> Variable | None:
+        """The variable that this is, or None."""
+        factor = self.sole_factor
+        return factor if isinstance(factor, Variable) else None
+
+    @once
+    def factors(self) -> dict[Factor, None]:
+        """The factors that occur, not looking inside atoms."""
+        if self.offset:
+            return self.symbols.factors
+        return {factor: None for monomial, _ in self.terms for factor, _ in monomial}
+
+    def atoms(self) -> Iterator[Atom]:
+        """The atoms, those inside atoms too."""
+        for factor in self.factors:
+            if isinstance(factor, Atom):
+                yield factor
+                for part in factor.parts():
+                    yield from part.atoms()
+
+    @once
+    def chooses(self) -> bool:
+        """Whether it depends on which of several dimensions is chosen."""
+        if self.offset:
+            return self.symbols.chooses
+        return any(isinstance(factor, Atom) and factor.has_choice for factor in self.factors)
+
+    @once
+    def extent(self) -> Extent:
+        """How much it is to write."""
+        if self.offset:
+            weight, depth, magnitude = self.symbols.extent
+            return weight + 1, depth, max(magnitude, abs(self.offset))
+        weight = depth = magnitude = 0
+        for monomial, c in self.terms:
+            magnitude = max(magnitude, abs(c))
+            for factor, power in monomial:
+                if isinstance(factor, Atom):
+                    inner, deep, large = factor.extent
+                    weight += power * inner
+                    depth, magnitude = max(depth, deep), max(magnitude, large)
+                else:
+                    weight += power
+        return weight, depth, magnitude
+
+    @property
+    def weight(self) -> int:
+        """How many symbols and numbers it is written with."""
+        return self.extent[0]
+
+    def variables(self) -> Iterator[Variable]:
+        """The variables, those inside atoms too."""
+        for monomial, _ in self.terms:
+            for factor, _ in monomial:
+                yield from factor.variables()
+
+    @once
+    def free(self) -> dict[Variable, None]:
+        """The variables in order, each once."""
+        if self.offset:
+            return self.symbols.free
+        return united([free_of(factor) for factor in self.factors])
+
+    def plus(self, number: int) -> Self:
+        """The sum with a number, which is the last term."""
+        if not number:
+            return self
+        number += self.offset
+        symbols = self.symbols
+        if not number:
+            return symbols
+        found = type(self)((*symbols.terms, ((), number)))
+        found.__dict__["_symbols"] = symbols
+        return found
+
+    def __neg__(self) -> Self:
+        return type(self)(tuple([(monomial, -c) for monomial, c in self.terms]))
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
