@@ -1,0 +1,153 @@
+"""Processor time of shape inference over long ONNX models: chains of one operator or a few.
+
+    python benchmarks/onnx_chains.py                       # every kind, 1,000 and 10,000 operators
+    python benchmarks/onnx_chains.py Conv --lengths 1000   # the kinds with this in their name
+
+The sizes of the first input are symbols, so each operator makes sizes that no other has. What is
+printed is microseconds an operator, the best of some repetitions, and the last size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from tawa.axon.onnx.graph import ModelInference
+
+OPSET = 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operator: `@` is the result before it, `^` the one before the whole round."""
+
+    op: str
+    inputs: tuple[str, ...] = ("@",)
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
+    outputs: int = 1
+
+
+def step(op: str, *others: str, outputs: int = 1, **attributes: Any) -> tuple[Step, ...]:
+    """A round of one operator, on the result before it and `others`."""
+    return (Step(op, ("@", *others), attributes, outputs),)
+
+
+WINDOW: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+SAME: dict[str, Any] = {"pads": [1, 1, 1, 1]}
+
+KINDS: dict[str, tuple[Step, ...]] = {
+    "Relu": step("Relu"),
+    "Add, a symbol each": step("Add", "w{}"),
+    "Where": (Step("Where", ("mask", "@", "^")),),
+    "Conv, valid": step("Conv", "w", auto_pad="VALID"),
+    "Conv, strides": step("Conv", "w", strides=[2, 2], **SAME),
+    "ConvTranspose": step("ConvTranspose", "w", **SAME),
+    "MaxPool": step("MaxPool", **WINDOW, dilations=[1, 1], storage_order=0),
+    "MaxPool, ceil_mode": step("MaxPool", **WINDOW, ceil_mode=1),
+    "AveragePool": step("AveragePool", **WINDOW, count_include_pad=1, ceil_mode=0),
+    "Slice, from 1": step("Slice", "one", "most", "row"),
+    "Slice, to a number": step("Slice", "one", "far", "row"),
+    "Slice, to the last": step("Slice", "zero", "last", "row"),
+    "Slice, steps": step("Slice", "zero", "most", "row", "two"),
+    "Split": step("Split", outputs=2, axis=2, num_outputs=2),
+    "Concat": step("Concat", "x", axis=2),
+    "Gather": step("Gather", "places", axis=2),
+    "Pad": step("Pad", "around"),
+    "Resize, twice": step("Resize", "", "double"),
+    "Resize, 0.7": step("Resize", "", "less"),
+    "Expand": step("Expand", "ones"),
+    "Reshape": step("Reshape", "to"),
+    "ReduceSum": (Step("ReduceSum", ("@", "row"), {"keepdims": 0}),
+                  Step("Unsqueeze", ("@", "row"))),
+    "Einsum": step("Einsum", "square", equation="bchw,wk->bchk"),
+    "SpaceToDepth and back": (Step("SpaceToDepth", ("@",), {"blocksize": 2}),
+                              Step("DepthToSpace", ("@",), {"blocksize": 2})),
+    "attention": (Step("Transpose", ("@",), {"perm": [0, 1, 3, 2]}), Step("MatMul", ("^", "@")),
+                  Step("Softmax"), Step("MatMul", ("@", "^")), Step("Add", ("@", "^"))),
+    "residual": (Step("Conv", ("@", "w"), SAME), Step("Relu"), Step("Conv", ("@", "w"), SAME),
+                 Step("Add", ("@", "^"))),
+}  # fmt: skip
+
+
+def nodes_of(steps: tuple[Step, ...], count: int) -> list[NodeProto]:
+    """So many operators, in rounds of the steps."""
+    nodes: list[NodeProto] = []
+    last = first = "x"
+    for i in range(count):
+        one = steps[i % len(steps)]
+        first = last if i % len(steps) == 0 else first
+        names = {"@": last, "^": first}
+        inputs = [names.get(name, name.format(i)) for name in one.inputs]
+        outputs = [f"t{i}", *(f"u{i}_{k}" for k in range(1, one.outputs))]
+        nodes.append(helper.make_node(one.op, inputs, outputs, **one.attributes))
+        last = outputs[0]
+    return nodes
+
+
+def model_of(steps: tuple[Step, ...], count: int) -> ModelProto:
+    """The chain as a model."""
+    nodes = nodes_of(steps, count)
+    used = {name for node in nodes for name in node.input}
+    sizes: dict[str, list[int | str]] = {
+        "x": ["B", 4, "H", "W"], "w": [4, 4, 3, 3], "square": ["W", "W"], "mask": ["B", 1, 1, 1],
+        **{f"w{i}": [f"A{i}", f"B{i}"] for i in range(count)},
+    }  # fmt: skip
+    floats, booleans = TensorProto.FLOAT, TensorProto.BOOL
+    inputs = [
+        helper.make_tensor_value_info(name, booleans if name == "mask" else floats, shape)
+        for name, shape in sizes.items()
+        if name in used
+    ]
+    numbers: dict[str, Any] = {
+        "zero": [0], "one": [1], "two": [2], "row": [2], "last": [-1], "far": [10**6],
+        "most": [2**63 - 1], "places": [0, 2, 1], "around": [0, 0, 1, 1, 0, 0, 1, 1],
+        "ones": [1, 1, 1, 1], "to": [0, 0, -1, 4],
+    }  # fmt: skip
+    arrays: dict[str, np.ndarray] = {
+        name: np.array(values, np.int64) for name, values in numbers.items()
+    }
+    arrays["double"] = np.array([1, 1, 2, 2], np.float32)
+    arrays["less"] = np.array([1, 1, 0.7, 0.7], np.float32)
+    constants = [numpy_helper.from_array(a, name) for name, a in arrays.items() if name in used]
+    outputs = [onnx.ValueInfoProto(name=nodes[-1].output[0])]
+    graph = helper.make_graph(nodes, "chain", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+
+
+def measured(steps: tuple[Step, ...], count: int, repetitions: int) -> tuple[float, str]:
+    """Microseconds an operator, and what the last result's shape is."""
+    model = model_of(steps, count)
+    best, text = float("inf"), ""
+    for _ in range(repetitions):
+        start = time.process_time()
+        shapes = ModelInference(model, strict=True).run()
+        best = min(best, time.process_time() - start)
+        text = shapes.text(model.graph.output[0].name)
+    return best / count * 1e6, text
+
+
+def main() -> None:
+    """Print a line for each kind of chain."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pattern", nargs="?", default="", help="only kinds with this in their name")
+    parser.add_argument("--lengths", type=int, nargs="*", default=[1000, 10_000])
+    parser.add_argument("--repetitions", type=int, default=3)
+    options = parser.parse_args()
+    print(f"{'microseconds an operator':28s}", *(f"{length:>7,d}" for length in options.lengths))
+    for kind, steps in KINDS.items():
+        if options.pattern not in kind:
+            continue
+        found = [measured(steps, length, options.repetitions) for length in options.lengths]
+        print(f"{kind:28s}", *(f"{time_:7.0f}" for time_, _ in found), found[-1][1][:60])
+
+
+if __name__ == "__main__":
+    main()
