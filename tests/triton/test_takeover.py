@@ -83,6 +83,28 @@ def test_tuned_kernels_keep_their_configurations() -> None:
     assert "tl.arange(0, 3)" in places["nowhere"]
 
 
+@triton.jit
+def copied(x, y, BLOCK: tl.constexpr):
+    y.store([0], x.load([0]))
+
+
+def test_hooks_of_configurations_run_before_these_are_compiled() -> None:
+    """A hook sets the blocks of descriptors, without which no configuration would compile."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    def set_blocks(given: dict[str, Any]) -> None:
+        given["x"].block_shape = given["y"].block_shape = [given["BLOCK"]]
+
+    configs = [triton.Config({"BLOCK": b}, pre_hook=set_blocks) for b in (1, 64, 32)]
+    kernel = triton.autotune(configs=configs, key=[])(copied)
+    x, y = torch.arange(64.0), torch.zeros(64)
+    described = [TensorDescriptor.from_tensor(array, [1]) for array in (x, y)]
+    with tawa.enable(strict=True):
+        kernel[(1,)](*described)
+    assert kernel.best_config.kwargs == {"BLOCK": 64}
+    assert torch.equal(y, x)
+
+
 def test_jit_of_a_tuned_kernel_keeps_its_configurations() -> None:
     kernel: Any = tawa.jit(tuned)
     x, y = torch.arange(101.0), torch.zeros(101)

@@ -238,8 +238,11 @@ class Takeover:
                 return NEVER
         if getattr(tuner, "_tawa_chose_for", None) is tuner.nargs:
             return NEVER
+        given = {**meta, **config.all_kwargs(), "warmup": True}
+        if config.pre_hook is not None:
+            config.pre_hook({**tuner.nargs, **given})
         try:
-            tuner.fn.run(*args, **{**meta, **config.all_kwargs(), "warmup": True})
+            tuner.fn.run(*args, **given)
         except TawaError:
             return NEVER
         tuner._tawa_chose_for = tuner.nargs
@@ -302,11 +305,16 @@ def reason(error: Exception) -> str:
 def on_host(values: Iterable[Any]) -> bool:
     """Whether there are arrays among the arguments, and they lie in the CPU's memory."""
     found: list[int | None] = []
-    for value in values:
+    for value in map(described_array, values):
         if is_array(value) and hasattr(value, "device"):
             kind, _ = classify(value)
             found += [kind.device] if isinstance(kind, Kind) else []
     return HOST in found
+
+
+def described_array(value: Any) -> Any:
+    """The array that a tensor descriptor describes; any other value itself."""
+    return value.base if hasattr(value, "block_shape") and hasattr(value, "base") else value
 
 
 def jitted(function: Any) -> Any:
