@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType, UnitAttr, f16, i32
@@ -15,10 +16,14 @@ import tawa.language as tl
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.dialect.ops import Create, GetEnter
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
+from tawa.codegen.shared_memory import SharedMemoryExceeded
 from tawa.driver.compiled import Compiled
+from tawa.ir.decisions.loops import ProductsInFlight
 from tawa.ir.decisions.memory import RingDepth
 from tawa.kernels.gemm import gemm
 from tawa.pipeline.depths import _lag, _passes_on  # pyright: ignore[reportPrivateUsage]
+from tawa.simulate import run
+from tawa.simulate.interpret.tile import HostDescriptor
 
 
 def product(block: tuple[int, int] = (128, 128), **options: Any) -> Compiled:
@@ -130,3 +135,42 @@ def returned(*, in_while: bool, left_out: bool, get: bool = True) -> Operation:
 def test_slots_that_are_left_out_before_the_next_tile(of: dict[str, bool], passes: bool) -> None:
     assert _passes_on(returned(**of)) is passes
     assert not _passes_on(GetEnter(Create(2, [TensorType(f16, (64, 64))]).ref))
+
+
+@tawa.jit
+def two_products(a, b, c, d, out, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Of f32, whose right operands are turned on their way: they take a ring more each."""
+    total = tl.zeros((M, N), tl.float32)
+    for start in range(0, k, K):
+        total = tl.dot(a.load([0, start]), b.load([start, 0]), total)
+        total = tl.dot(c.load([0, start]), d.load([start, 0]), total)
+    out.store([0, 0], total)
+
+
+def of_two(m: int, n: int, k: int, **options: Any) -> Compiled:
+    """The two products of blocks."""
+    left, right = f"desc<f32,{m}x{k}>", f"desc<f32,{k}x{n}>"
+    types = left, right, left, right, f"desc<f32,{m}x{n}>", "i32"
+    return two_products.compile(*types, M=m, N=n, K=k, **options)
+
+
+def test_products_whose_slots_do_not_fit_in_flight_are_waited_for() -> None:
+    compiled = of_two(64, 128, 64)
+    assert [d.iterations for d in compiled.decided(ProductsInFlight)] == [0]
+    module = compiled.module("hopper")
+    a, b, out = np.random.rand(64, 128), np.random.rand(128, 128), np.zeros((64, 128))
+    x, y, z = (array.astype(np.float32) for array in (a, b, out))
+    blocks = [HostDescriptor(array, array.shape, (128, 1)) for array in (x, y, x, y, z)]
+    run(module, (1,), [*blocks, 128])
+    np.testing.assert_allclose(z, 2 * (a @ b), rtol=2e-3)
+
+
+def test_products_that_are_asked_for_in_flight_stay_there() -> None:
+    with pytest.raises(SharedMemoryExceeded):
+        of_two(64, 128, 64, mma_depth=1)
+    assert [d.iterations for d in of_two(64, 64, 64).decided(ProductsInFlight)] == [1]
+
+
+def test_blocks_that_do_not_fit_in_one_slot_are_refused() -> None:
+    with pytest.raises(SharedMemoryExceeded):
+        of_two(64, 128, 128)

@@ -29,11 +29,14 @@ class Slack:
     """Whether loading roles keep the fewest registers, so that the others get the most."""
     joined: bool = True
     """Whether pipelined loops may run on from tile to tile."""
+    in_flight: bool = True
+    """Whether products may be in flight when a loop's next iteration begins, and hold its slots."""
 
     def __str__(self) -> str:
         parts = [f"{self.registers} registers to spare", f"{self.stages} stages"]
         parts += ["few registers for loads"] * self.narrow
         parts += ["tiles one by one"] * (not self.joined)
+        parts += ["products waited for"] * (not self.in_flight)
         return ", ".join(parts)
 
 

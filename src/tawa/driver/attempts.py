@@ -21,7 +21,7 @@ from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
 from tawa.driver.pipeline import choosing, passes, sizing
 from tawa.ir.decisions.assembling import AttemptLeftOut, AttemptRejected
-from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.decision import Decision, Decisions
 from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleRejected
 from tawa.runtime.assemble import Here, Job, Once, in_turn, start
@@ -73,6 +73,8 @@ class Attempts:
     tile: ModuleOp
     unscheduled: ModuleOp | None = None
     """The aref module up to the first pass whose choices an attempt may make otherwise."""
+    once: list[Decision] = field(default_factory=list[Decision])
+    """What was decided up to there."""
     jobs: dict[str, Once] = field(default_factory=dict[str, Once])
     """What was begun, by text: the last attempt may come to the text of one before."""
 
@@ -147,22 +149,35 @@ class Attempts:
         first = choosing(steps)
         if self.unscheduled is None:
             self.unscheduled = work.run(steps[:first], self.tile.clone(), goes_on=True)
+            self.once = [*decided.made]
         before = len(decided.made)
         module = work.run([steps[first]], self.unscheduled.clone(), goes_on=True)
         work.took("aref", begin)
         return Scheduled(slack, decided, module, tuple(decided.made[before:]))
 
     def lowered(self, scheduled: Scheduled) -> Candidate:
-        """aref -> CUDA text; a depth that was free and does not fit is chosen smaller."""
+        """aref -> CUDA text; a depth that was free and does not fit is chosen smaller.
+
+        If the least still does not fit, products are waited for in their iteration: in flight,
+        they hold a slot more.
+        """
         work, unsized = self.compilation, self._unsized(scheduled)
         found = self._sized(scheduled, unsized)
         while isinstance(found, SharedMemoryExceeded):
             if work.options.num_stages is not None:
                 raise found
-            scheduled = self.scheduled(scheduled.slack, Decisions())
+            scheduled = self.scheduled(scheduled.slack, Decisions([*self.once]))
             unsized = self._unsized(scheduled)
-            reserve = self._reserve(unsized, scheduled.slack.bytes, found)
-            scheduled = replace(scheduled, slack=replace(scheduled.slack, bytes=reserve))
+            try:
+                reserve = self._reserve(unsized, scheduled.slack.bytes, found)
+            except SharedMemoryExceeded:
+                if not scheduled.slack.in_flight or work.options.mma_depth is not None:
+                    raise
+                slack = replace(scheduled.slack, in_flight=False)
+                scheduled = self.scheduled(slack, Decisions([*self.once]))
+                unsized = self._unsized(scheduled)
+            else:
+                scheduled = replace(scheduled, slack=replace(scheduled.slack, bytes=reserve))
             found = self._sized(scheduled, unsized)
         aref, module = found
         module = work.replaced("hopper", module)

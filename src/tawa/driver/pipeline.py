@@ -147,7 +147,7 @@ def roles(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         ScheduleLoops(options, decided, slack.registers, slack.stages, slack.joined, slack.narrow),
         # Where a pipeline's first iteration stands apart.
         ZeroProducts(),
-        AsyncDots(options, decided),
+        AsyncDots(options, decided, slack.in_flight),
         # Once products say what they stage.
         RegisterPrefetch(decided, enabled=roomy),
         SinkReads(),

@@ -97,6 +97,8 @@ class AsyncDots:
 
     options: Options
     decided: Decisions
+    in_flight: bool = True
+    """Whether products may stay in flight where no option says so."""
     name: ClassVar[str] = "async-dots"
     contract: ClassVar[Contract] = Contract(
         requires=(DOTS, GROUP_PRODUCTS, SCHEDULED, OPEN_SLOTS),
@@ -209,6 +211,8 @@ class AsyncDots:
         """P: as asked, or 1 if shared memory holds the slots of two iterations."""
         if self.options.mma_depth is not None:
             return self.options.mma_depth
+        if not self.in_flight:
+            return 0
         if self.options.num_stages is not None:
             return min(1, self.options.num_stages - 1)
         gets = (op for op in block.ops if isinstance(op, GetEnter))
