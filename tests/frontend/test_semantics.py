@@ -8,7 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tawa
 import tawa.language as tl
+from tawa import simulate
 from tawa.base.numerics import decode, encode, round_to
 from tawa.base.types import bf16, e4m3
 from tawa.frontend.source.errors import NotSupported, OutOfRange
@@ -412,3 +414,31 @@ def test_numbers_are_strong_where_triton_makes_scalars_of_them(evaluate):
     same(evaluate("(x < 200).to(tl.int32)", small, out="int32"), np.ones(N, np.int32))
     same(evaluate("x.to(tl.dtype('int16')) * 9", small, out="int32"), exact * 9)
     same(evaluate("tl.fdiv(x, x + x)", x + 1, out="float16"), np.full(N, 0.5, np.float16))
+
+
+def test_extremes_of_bools_have_positions(evaluate):
+    """The first true element, the first false one, and what they are."""
+    x = (I32 > -3).astype(np.int32)
+    same(evaluate("y * 0 + tl.argmax(x > 0, 0)", x), np.full(N, 6))
+    same(evaluate("y * 0 + tl.argmin(x > 0, 0)", x), np.full(N, 0))
+    same(evaluate("y * 0 + tl.argmin(x == 0, 0)", x), np.full(N, 6))
+    both = "a, b = tl.max(x > 0, 0, return_indices=True)"
+    same(evaluate("y * 0 + a * 100 + b", x, setup=both), np.full(N, 106))
+    least = "a, b = tl.min(x > -1, 0, return_indices=True)"
+    same(evaluate("y * 0 + a * 100 + b", x, setup=least), np.full(N, 100))
+
+
+@tawa.jit
+def first_of_bools(x, out, N: tl.constexpr):
+    row = tl.arange(0, 4)
+    positive = tl.load(x + row[:, None] * N + tl.arange(0, N)[None, :]) > 0
+    most, first = tl.max(positive, 1, return_indices=True)
+    tl.store(out + row, first + tl.argmin(positive, 1) * 100 + most.to(tl.int32) * 10000)
+
+
+def test_extremes_of_bools_are_found_by_instructions() -> None:
+    x, out = np.zeros((4, 64), np.float32), np.zeros(4, np.int32)
+    x[0, [5, 9]] = x[1, :40] = x[2] = 1
+    module = first_of_bools.compile("*f32", "*i32", 64).module("hopper")
+    simulate.run(module, (1,), [x, out])
+    assert out.tolist() == [10005, 14000, 10000, 0]

@@ -128,6 +128,9 @@ def _positions(
     `tie_break_left=False` leaves open which of equal elements is meant: the first is one of them.
     """
     element = numeric_type(f.b, value, f"tl.arg{which}")
+    if element.is_bool():
+        extreme, index = _positions(f, which, cast(f.b, value, int32), axis)
+        return cast(f.b, extreme, element), index
     if axis is None:
         value, axis = reshape(f, value, (math.prod(value.shape),), can_reorder=False), 0
     number = axis_argument(f, axis, len(value.shape))
