@@ -19,8 +19,6 @@ from tawa.kernels.conv import (
     conv2d,
     conv3d,
     fold_batch_norm,
-    in_rows,
-    pitch_of_rows,
     reference,
 )
 from tawa.kernels.conv_copies import padded as padded_copy
@@ -162,10 +160,6 @@ def test_bytes_of_kept_filters_are_those_of_each_program():
     assert Tiling("resident", 1, 32, 8, 64, 64).loads(nine, 2) == 87_719_936
     assert Tiling("resident", 1, 16, 8, 128, 64).loads(eight, 2) == 308_477_952
     assert Tiling("windows", 1, 32, 8, 64, 64).loads(nine, 2) == 210_108_416
-    twice = Tiling("resident", 1, 32, 8, 64, 64, TOGETHER)
-    assert twice.programs_that_keep(nine, 132) == 264
-    kept = 64 * 9 * 64 * 2
-    assert twice.loads(nine, 2) - 132 * kept == 87_719_936
 
 
 def test_depthwise_layers_are_computed_by_blocks_where_these_fit():
@@ -183,42 +177,6 @@ def test_depthwise_layers_are_computed_by_blocks_where_these_fit():
 def test_depthwise_channels_that_are_apart():
     x, w = images(0, 2, 24, 9, 11).transpose(0, 2, 3, 1), images(1, 24, 3, 3, 1, scale=0.3)
     close(conv2d(x, w, groups=24), reference(x, w, groups=24))
-
-
-TOGETHER = (("consumers", 1), ("ctas_per_sm", 2))
-
-
-@pytest.mark.parametrize(
-    ("tiling", "stride"),
-    [
-        (Tiling("resident", 1, 16, 8, 32, 64, TOGETHER), 1),
-        (Tiling("resident", 1, 8, 8, 32, 64, TOGETHER), 2),
-        (Tiling("windows", 8, 1, 8, 32, 64), 1),
-        (Tiling("windows", 8, 1, 8, 32, 64), 2),
-        (Tiling("windows", 16, 1, 8, 32, 64, (("persistent", True), ("ping_pong", True))), 1),
-    ],
-)
-def test_programs_together_and_windows_of_several_images(tiling: Tiling, stride: int):
-    """What they are compiled to, with tiles that reach beyond the images, rows and columns."""
-    x, w = images(0, 11, 6, 19, 64), images(1, 32, 3, 3, 64, scale=0.1)
-    residual, steps = images(2, 11, *((6, 19) if stride == 1 else (3, 10)), 32), (stride, 1)
-    given = {"stride": steps[0], "padding": 1}
-    with launched_at("hopper"):
-        found = conv2d(x, w, None, tiling, residual=residual, **given)
-    close(found, reference(x, w, **given) + residual.astype(np.float64))
-
-
-def test_a_first_layer_has_two_programs_a_multiprocessor():
-    """Short sums wait for their results to be stored; two programs do so in turn.
-
-    Not with a residual, for which two have no room.
-    """
-    for size, taps, stride in ((224, 3, 1), (227, 7, 2)):
-        conv = Convolution(128, size, size, 3, 64, taps, taps, (stride, stride))
-        rows = in_rows(conv, pitch_of_rows(conv, 8)[0])
-        first = ranked(rows, H200, 2)[0]
-        assert (first.kernel, first.together) == ("resident", 2)
-        assert all(tiling.together == 1 for tiling in ranked(rows, H200, 2, 4))
 
 
 @pytest.mark.parametrize("level", ["tile", "hopper"])

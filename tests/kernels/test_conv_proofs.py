@@ -23,12 +23,7 @@ CASES = {
     "persistent windows": (Tiling("windows", 1, 16, 8, 64, 64, PERSISTENT), {}),
     "turns": (Tiling("windows", 1, 16, 8, 64, 64, TURNS), {}),
     "planes": (Tiling("windows", 1, 8, 8, 64, 64), {"stride": 2}),
-    "windows of several images": (Tiling("windows", 8, 1, 8, 64, 64, TURNS[:1]), {}),
     "resident": (Tiling("resident", 1, 16, 8, 64, 64), {}),
-    "resident, two together": (
-        Tiling("resident", 1, 8, 8, 64, 64, (("consumers", 1), ("ctas_per_sm", 2))),
-        {},
-    ),
     "taps": (Tiling("taps", 2, 8, 8, 64, 64), {}),
     "shares": (Tiling("taps", 2, 8, 8, 64, 64, (), 3), {}),
     "shares of planes": (Tiling("taps", 2, 8, 8, 64, 64, (), 4), {"stride": 2}),

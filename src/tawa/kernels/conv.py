@@ -513,8 +513,6 @@ def _launch_one(
     else:
         high, wide = tiling.window(conv)
         constants |= {"WH": high, "WW": wide}
-        if not tiling.keeps:
-            constants["TN"] = tiling.images
     kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs,)]
     places = dict(zip(("x_n", "x_h", "x_w", "y_n", "y_h", "y_w"), (*steps[:3], *steps_of(out)[:3]),
                       strict=True))  # fmt: skip

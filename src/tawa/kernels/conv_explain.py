@@ -98,8 +98,7 @@ def _ranking(conv: Convolution, tilings: tuple[Tiling, ...], chip: Chip) -> Iter
         parts = one.parts(min(programs, chip.multiprocessors), chip)
         cycles = ", ".join(f"{name} {value:.0f}" for name, value in parts.items())
         loads = tiling.loads(conv, SIZE), tiling.loads(conv, SIZE, reuse=False)
-        beside = f" {tiling.together} at a time" if tiling.together > 1 else ""
-        more = beside or (" by turns" if tiling.options else "")
+        more = " by turns" if tiling.options else ""
         yield (
             f"{'takes' if number == 0 else 'not'} {tiling.kernel}{more}: "
             f"{tiling.microseconds(conv, chip, SIZE):.1f} us, tiles of {tiling.images} x "

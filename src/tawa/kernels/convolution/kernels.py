@@ -185,8 +185,8 @@ def add_windows(
     channel: Any, pictures: Any, C: tl.constexpr, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
-    TURNS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr,
-    WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
+    TURNS: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
 ) -> Any:  # fmt: skip
     """`acc` plus a tile's sums. One load of pixels serves all taps of a plane, as shifted views.
 
@@ -196,14 +196,12 @@ def add_windows(
     """
     first, row, column = place
     shape: tl.constexpr = (R, S, BK, BN)
-    tile: tl.constexpr = (TN, TH, TW, BK)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
             down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
             if down[1] * across[1] > 0:
-                block: tl.constexpr = (TN, WH, WW, BK)
-                plane = plane_of(x, sizes, steps, ph, pw, STRIDE_H, STRIDE_W, C, block)
+                plane = plane_of(x, sizes, steps, ph, pw, STRIDE_H, STRIDE_W, C, (1, WH, WW, BK))
                 if held is not None:
                     window = plane.load([first, row + down[3], column + across[3], channel])
                     for r in tl.static_range(down[1]):
@@ -211,10 +209,11 @@ def add_windows(
                             number: tl.constexpr = (
                                 (down[0] + r * down[2]) * S + across[0] + s * across[2]
                             )
-                            at = [0, r * down[4], s * across[4], 0]
-                            pixels = tl.extract_slice(window, at, tile)
+                            pixels = tl.extract_slice(
+                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
+                            )
                             f = held_filters(held, number, R * S, BN, BK, BACK)
-                            acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f, acc)
+                            acc = tl.dot(pixels.reshape([TH * TW, BK]), f, acc)
                 else:
                     for step in range(pictures[0] * TURNS, pictures[1] * TURNS):
                         d, deeper, c = depth_tap(step, TURNS, DEPTH)
@@ -224,11 +223,12 @@ def add_windows(
                         for t in range(down[1] * across[1]):
                             r = t // across[1]
                             s = t % across[1]
-                            at = [0, r * down[4], s * across[4], 0]
-                            pixels = tl.extract_slice(window, at, tile)
+                            pixels = tl.extract_slice(
+                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
+                            )
                             tap = d, down[0] + r * down[2], across[0] + s * across[2]
                             f = filters_of_tap(filters, k, (channel, c * BK), tap, shape, BACK)
-                            acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f, acc)
+                            acc = tl.dot(pixels.reshape([TH * TW, BK]), f, acc)
     return acc
 
 
@@ -241,10 +241,10 @@ def sums_of_windows(
     WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     BACK: tl.constexpr = None,
 ) -> Any:  # fmt: skip
-    """A program's sums, and its place: image, row, column, filter.
+    """A program's sums, and its place: image, row, column, filter. Of one image: `TN` is 1.
 
-    Of several images if each has one row in the tile (TH is 1). `sizes` are N, H, W, P, Q, D and
-    DO, `steps` the elements from image to image, row to row and pixel to pixel.
+    `sizes` are N, H, W, P, Q, D and DO, `steps` the elements from image to image, row to row and
+    pixel to pixel.
     """
     N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
@@ -255,12 +255,12 @@ def sums_of_windows(
     block, n, row, column = place(tl.program_id(0), P, Q, blocks, TN, TH, TW)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
-    acc = tl.zeros((TN * TH * TW, BN), tl.float32)
+    acc = tl.zeros((TH * TW, BN), tl.float32)
     acc = add_windows(
         acc, x, filters, None, (first, row, column), (N * D, H, W), steps,
         (group * ours, k - group * ours), group * per_group, (begin, end), C, R, S, STRIDE_H,
-        STRIDE_W, DILATION_H, DILATION_W, PAD_H, PAD_W, DEPTH, tl.cdiv(per_group, BK), TN, TH, TW,
-        WH, WW, BN, BK, BACK,
+        STRIDE_W, DILATION_H, DILATION_W, PAD_H, PAD_W, DEPTH, tl.cdiv(per_group, BK), TH, TW, WH,
+        WW, BN, BK, BACK,
     )  # fmt: skip
     return acc, n, row, column, k
 
@@ -273,19 +273,19 @@ def conv_windows(
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
     GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
-    TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, BACK: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, BACK: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it."""
     pictures = N if DEPTH is None else N * DO
-    out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+    out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     acc, n, row, column, k = sums_of_windows(
         x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
-        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, WH, WW, BN, BK, BACK,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, 1, TH, TW, WH, WW, BN, BK, BACK,
     )  # fmt: skip
     finish(
         acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], pictures,
-        P, Q, K, y.dtype.element_ty, (TN, TH, TW, BN), ACTIVATION,
+        P, Q, K, y.dtype.element_ty, (1, TH, TW, BN), ACTIVATION,
     )  # fmt: skip
 
 
@@ -313,8 +313,8 @@ def conv_resident(
         acc = tl.zeros((TH * TW, BN), tl.float32)
         acc = add_windows(
             acc, x, None, held, (n, row, column), (N, H, W), (x_n, x_h, x_w), (0, k), 0, (0, 1), C,
-            R, S, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_H, PAD_W, None, 1, 1, TH, TW, WH,
-            WW, BN, BK, BACK,
+            R, S, STRIDE_H, STRIDE_W, DILATION_H, DILATION_W, PAD_H, PAD_W, None, 1, TH, TW, WH, WW,
+            BN, BK, BACK,
         )  # fmt: skip
         finish(
             acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], N,

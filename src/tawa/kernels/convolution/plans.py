@@ -44,8 +44,6 @@ HELD_BYTES = 150_000
 """Filters that a program keeps in shared memory, at most."""
 SHARED_BYTES = 200_000
 """Windows, filters and results of a kernel's tiles, at most."""
-TOGETHER = 2
-"""Programs that keep their filters and share a multiprocessor: one stores while one multiplies."""
 SPLITS = 2, 3, 4, 5, 6, 8, 11, 16, 22, 33
 """Programs that may share a tile."""
 MOST_SPLITS = 4
@@ -126,16 +124,10 @@ class Tiling:
         """Whether programs keep their filters."""
         return self.kernel == "resident"
 
-    @property
-    def together(self) -> int:
-        """Programs of a multiprocessor."""
-        return dict(self.options).get("ctas_per_sm", 1)
-
     def programs_that_keep(self, conv: Convolution, multiprocessors: int) -> int:
         """Programs that keep their filters, and take tile after tile: as many as run at once."""
         blocks = self.blocks(conv)
-        at_once = max(1, self.together * multiprocessors // blocks)
-        return min(self.tiles_of_pixels(conv), at_once) * blocks
+        return min(self.tiles_of_pixels(conv), max(1, multiprocessors // blocks)) * blocks
 
     def window(self, conv: Convolution) -> tuple[int, int]:
         """Rows and columns of pixels that a tile's taps read, of one plane."""
@@ -207,11 +199,7 @@ class Tiling:
         if not self.keeps and conv.taps * self.channels_of(conv) < SHORT:
             waits += terms.started
         stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
-        if self.together > 1:
-            own = max(mains[0], (mains[0] + stored) / self.together)
-            cycles = terms.placed + waves * own + stored
-        else:
-            cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
+        cycles = terms.placed + waves_cycles(mains[0] + waits, stored, waves, options, chip)
         if shared and self.last is None:  # a last wave of shares
             each = terms.stored_each * self.pixels * self.filters
             cycles += mains[1] * -(-count // self.split) / count + waits + each
@@ -278,8 +266,7 @@ class Tiling:
         if not windows:
             return filters + self.pixels * inner
         count = planes(conv) * conv.depth.taps
-        window = self.images * prod(self.window(conv))
-        return filters + window * count * self.channels_of(conv)
+        return filters + prod(self.window(conv)) * count * self.channels_of(conv)
 
 
 def check(tiling: Tiling, conv: Convolution) -> None:
@@ -298,10 +285,8 @@ def _demands(tiling: Tiling, conv: Convolution) -> Iterator[tuple[bool, str, str
     yield tiling.kernel not in known, "names no kernel", f"one of {', '.join(known)}"
     whole = tiling.pixels > 0 and tiling.pixels % 64 == 0
     yield not whole, f"has {tiling.pixels} pixels a tile", "a multiple of 64"
-    row = tiling.rows == 1 and not tiling.keeps
-    one = tiling.images == 1 or (conv.depth.flat and (tiling.kernel == "taps" or row))
-    only = "1, of windows of several rows and of three dimensions"
-    yield not one, f"has {tiling.images} images a tile", only
+    one = tiling.images == 1 or (tiling.kernel == "taps" and conv.depth.flat)
+    yield not one, f"has {tiling.images} images a tile", "1, of windows and of three dimensions"
     own, ours = conv.c // conv.groups, conv.k // conv.groups
     fits = conv.groups == 1 or (own % tiling.channels == 0 and ours % tiling.filters == 0)
     yield not fits, "has blocks that reach into other groups", f"divisors of {own} and {ours}"
@@ -381,7 +366,10 @@ def _by_windows(
         turns = one.pixels == 128 and one.pixels * filters <= TURNED and planes(conv) == 1
         if turns and held + streamed + 2 * results < SHARED_BYTES:
             yield replace(one, options=(("persistent", True), ("ping_pong", True)))
-        yield from _that_keep(conv, one, (window, results), size)
+        kept = conv.r * conv.s * filters * channels * size
+        alone = conv.groups == 1 and conv.c <= channels and conv.depth.flat
+        if alone and kept <= HELD_BYTES and kept + held + results < SM_90A.shared_bytes:
+            yield replace(one, kernel="resident")
 
 
 def _windows(conv: Convolution) -> Iterator[tuple[int, int]]:
@@ -389,28 +377,6 @@ def _windows(conv: Convolution) -> Iterator[tuple[int, int]]:
     for rows in (1, 2, 4, 8, 16, 32) if conv.p < FEW_ROWS else (4, 8, 16, 32):
         for columns in _columns(rows, single=conv.s == 1):
             yield rows, columns
-
-
-def _that_keep(
-    conv: Convolution, one: Tiling, bytes_: tuple[int, int], size: int
-) -> Iterator[Tiling]:
-    """A tile of programs that keep their filters, alone or together on a multiprocessor.
-
-    `bytes_` are those of a window and of the tile's results.
-    """
-    window, results = bytes_
-    kept = conv.r * conv.s * one.filters * one.channels * size
-    if conv.groups > 1 or conv.c > one.channels or not conv.depth.flat:
-        return
-    held = planes(conv) * window * (1 if planes(conv) > 1 else 2)
-    tiling = replace(one, kernel="resident")
-    if kept <= HELD_BYTES and kept + held + results < SM_90A.shared_bytes:
-        yield tiling
-    ahead = 2 * planes(conv) * window
-    sums = one.pixels * one.filters
-    few = one.pixels <= 128 and sums <= TURNED and results <= 2 * sums  # and nothing is added
-    if few and kept + ahead + results < SHARED_BYTES // TOGETHER:
-        yield replace(tiling, options=(("consumers", 1), ("ctas_per_sm", TOGETHER)))
 
 
 def _columns(rows: int, *, single: bool) -> tuple[int, ...]:
