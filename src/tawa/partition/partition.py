@@ -564,8 +564,9 @@ class Partition:
         if self.options.ping_pong:
             self._require_rows(dots, 1)
             return 4, asked or 2
-        even = all(shape_of(d.result.type)[-2] % 128 == 0 for d in dots)
-        groups = asked or (2 if even or self._by_columns(dots) else 1)
+        rows = [shape_of(d.result.type)[-2] for d in dots]
+        shared = next((n for n in (2, 3) if not any(r % (64 * n) for r in rows)), 1)
+        groups = asked or (2 if self._by_columns(dots) else shared)
         if not self._by_columns(dots):
             self._require_rows(dots, groups)
         return 4 * groups, 1

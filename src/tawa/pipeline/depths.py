@@ -12,7 +12,7 @@ from xdsl.ir import BlockArgument, Operation
 from xdsl.rewriter import Rewriter
 
 from tawa.aref.analysis.ranges import iterations_around
-from tawa.aref.analysis.slots import slot_bytes, tile_bytes
+from tawa.aref.analysis.slots import slot_bytes, staging_bytes, tile_bytes
 from tawa.aref.analysis.staging import memory_shared
 from tawa.aref.dialect.ops import (
     Consumed,
@@ -28,15 +28,14 @@ from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.options import Options
 from tawa.base.spans import span_of
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import RingDepth
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
-from tawa.ir.walking import all_of, has
+from tawa.ir.walking import all_of
 from tawa.machine.chips import SM_90A
-from tawa.tile.dialect.ops import DescStore
 
 MOST = SM_90A.thresholds.hiding_slots
 """Slots beyond this hide no more latency."""
@@ -82,7 +81,7 @@ class Demand:
         self.least = self.slices * (1 + max(map(_lag, self.looped), default=0))
         """Slots without which the innermost loops would wait for themselves."""
         self.teams = max((g.teams.value.data for g in groups if g.sliced is None), default=1)
-        staging = _staging(module, self.teams, options.staging or 2)
+        staging = staging_bytes(module, self.teams, options.staging or 2) + 1024
         self.memory = options.machine.shared_bytes - staging
 
     def own(self, ring: Create, most: int) -> int:
@@ -305,27 +304,6 @@ def _passes_on(op: Operation) -> bool:
     if not isinstance(op, GetEnter) or loop is None or LEFT_OUT not in loop.attributes:
         return False
     return isinstance(loop.parent_op(), scf.WhileOp)
-
-
-def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
-    """Bytes that descriptor stores will stage their tiles in, at least."""
-    total = 0
-    for group in all_of(module, WarpGroup):
-        storing = 1 if group.sliced is not None else group.teams.value.data
-        groups = max(1, group.warps.value.data // SM_90A.group_warps) * storing
-        shapes = {
-            (shape_of(op.value.type), element_of(op.value.type))
-            for op in group.walk()
-            if isinstance(op, DescStore)
-        }
-        for shape, element in shapes:
-            whole = byte_size(element)
-            for extent in shape:
-                whole *= extent
-            by_group = buffers * groups * 64 * 128
-            has_loop = has(group, GetEnter)
-            total = max(total, min(by_group, whole * teams) if has_loop else whole)
-    return total + 1024
 
 
 def _is_moved_on(ring: Create) -> bool:

@@ -1,14 +1,18 @@
-"""How many bytes of shared memory a tile takes, and a slot of a ring."""
+"""How many bytes of shared memory a tile takes, a slot of a ring, and what stores stage."""
 
 from __future__ import annotations
 
 import math
 
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
+from tawa.aref.dialect.ops import GetEnter, WarpGroup
 from tawa.aref.dialect.types import RefType
-from tawa.base.types import byte_size
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.walking import all_of, has
 from tawa.machine.chips import SM_90A
+from tawa.tile.dialect.ops import DescStore
 
 ALIGNMENT = SM_90A.swizzle_alignment
 """Bytes; what the widest swizzle needs."""
@@ -47,3 +51,21 @@ def slot_bytes(ref: SSAValue) -> int:
     assert isinstance(ref.type, RefType)
     sizes = (tile_bytes(tuple(t.get_shape()), t.element_type) for t in ref.type.tiles)
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+
+
+def staging_bytes(module: ModuleOp, teams: int = 1, buffers: int = 2) -> int:
+    """Bytes that descriptor stores will stage their tiles in, at least."""
+    total = 0
+    for group in all_of(module, WarpGroup):
+        storing = 1 if group.sliced is not None else group.teams.value.data
+        groups = max(1, group.warps.value.data // SM_90A.group_warps) * storing
+        by_group = buffers * groups * 64 * 128
+        whole = {
+            math.prod(shape_of(op.value.type)) * byte_size(element_of(op.value.type))
+            for op in group.walk()
+            if isinstance(op, DescStore)
+        }
+        has_loop = has(group, GetEnter)
+        for size in whole:
+            total = max(total, min(by_group, size * teams) if has_loop else size)
+    return total

@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.aref.analysis.iteration_slices import most_slices
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.products import elements_across, viewed
+from tawa.aref.analysis.slots import staging_bytes
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
 from tawa.base.tile_scheduler import Work
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
@@ -49,7 +50,7 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
         accumulators=_accumulators(dots) + _carried(loops),
         ring_bytes=ringed,
         kept_bytes=kept + sum(map(_copied_bytes, computing)),
-        staged_bytes=_staged_bytes(kernel),
+        staged_bytes=staging_bytes(roles),
         rows=min((shape_of(d.result.type)[-2] for d in dots), default=0),
         by_warps=any(_multiplies_by_warps(g, chip) for g in computing),
         apart=not any(map(_may_wait, kernel.walk())),
@@ -264,11 +265,3 @@ def _copied_bytes(group: WarpGroup) -> int:
             if isinstance(base.owner, Load):
                 tiles.add(base)
     return sum(math.prod(shape_of(t.type)) * byte_size(element_of(t.type)) for t in tiles)
-
-
-def _staged_bytes(kernel: func.FuncOp) -> int:
-    stores = all_of(kernel, DescStore)
-    sizes = (
-        math.prod(shape_of(op.value.type)) * byte_size(element_of(op.value.type)) for op in stores
-    )
-    return max(sizes, default=0)
