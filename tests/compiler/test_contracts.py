@@ -18,9 +18,10 @@ import tawa.language as tl
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.attempts import ATTEMPTS, NO_SLACK
 from tawa.base.options import Options
-from tawa.driver.jit import Kernel, Request
+from tawa.driver.jit import Kernel
 from tawa.driver.pipeline import LEVELS, passes
 from tawa.driver.property_checks import CHECKS, broken
+from tawa.driver.request import Request
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.ir import properties
 from tawa.ir.contracts import BrokenContract, Contract, Pass, Property, check, violations

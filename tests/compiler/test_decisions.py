@@ -23,7 +23,8 @@ from tawa.base.attempts import ATTEMPTS
 from tawa.base.source import Span
 from tawa.driver.compiled import Compiled
 from tawa.driver.compiler import compile_kernel
-from tawa.driver.jit import Kernel, Request
+from tawa.driver.jit import Kernel
+from tawa.driver.request import Request
 from tawa.ir.decisions.assembling import (
     AttemptLeftOut,
     AttemptRejected,

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import tawa
 import tawa.language as tl
-from tawa.driver.jit import Request
+from tawa.driver.request import Request
 from tawa.hopper.dialect import HopperOp
 from tawa.kernels.attention import Configuration, attention
 from tawa.kernels.gemm import Configuration as Gemm

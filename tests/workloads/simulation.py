@@ -14,7 +14,8 @@ import tawa
 from tawa.base.numerics import encode
 from tawa.base.types import NAMES
 from tawa.driver.compiled import Compiled
-from tawa.driver.jit import Kernel, Request
+from tawa.driver.jit import Kernel
+from tawa.driver.request import Request
 from tawa.simulate.interpret.hopper import run as run_hopper
 from tawa.simulate.interpret.tile import HostDescriptor
 from tawa.simulate.interpret.tile import run as run_tile

@@ -23,7 +23,7 @@ from tawa.cli.kernel_file import EXAMPLE_PREFIX
 from tawa.cli.versions import version_lines
 
 if TYPE_CHECKING:
-    from tawa.driver.jit import Request
+    from tawa.driver.request import Request
 
 PROGRAM = '''\
 """A problem with Tawa: `python {name}` shows it, `tawa bug` wrote it.

@@ -14,7 +14,7 @@ from tawa.cli.kernel_file import OR_GIVE_TYPES, FoundKernel, find_kernel
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
-    from tawa.driver.jit import Request
+    from tawa.driver.request import Request
 
 EMIT = {"cuda": "cu"}
 """Names of stages on the command line that are not their file extension."""

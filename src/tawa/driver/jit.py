@@ -10,13 +10,12 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
-from tawa.base.exact import exact
 from tawa.base.knobs import DUMP_DIR
 from tawa.base.locks import COMPILING
 from tawa.base.options import Options
@@ -37,6 +36,7 @@ from tawa.driver.host_launch import compile_for_host
 from tawa.driver.launch_options import launch_options
 from tawa.driver.progress import progress
 from tawa.driver.relaunch import Relaunch
+from tawa.driver.request import Request
 from tawa.driver.wishes import fitted_wishes
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
@@ -70,25 +70,6 @@ if TYPE_CHECKING:
     )
     from tawa.driver.prediction.explanation import Explanation
     from tawa.simulate import LaunchPrediction
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a compilation depends on besides the kernel itself.
-
-    `types` has the type of each run-time argument by name, in order; `constants` the values of
-    constexpr parameters and of arguments that are compiled in (1 and None).
-    """
-
-    types: dict[str, str]
-    constants: dict[str, Any]
-    options: Options
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """A hashable form."""
-        fixed = ((n, value.__class__, exact(value)) for n, value in self.constants.items())
-        return (*self.types.items(), *fixed, self.options)
 
 
 class Kernel(JITFunction):

@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tawa.driver.jit import Kernel, Request
+from tawa.driver.jit import Kernel
+from tawa.driver.request import Request
 from tawa.runtime.launch import grid_sizes
 from tawa.triton.objects import NotProvided, require_hopper
 from tawa.triton.preloading import request_of, specialization_data

@@ -13,7 +13,7 @@ from tawa import language
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import tuples
 from tawa.base.options import Options
-from tawa.driver.jit import Request
+from tawa.driver.request import Request
 from tawa.language.dtypes import dtype
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 from tawa.base.errors import TawaError
 from tawa.base.user_frames import stack_level
 from tawa.driver.entries import Entry
-from tawa.driver.jit import Request, through_pointers
+from tawa.driver.jit import through_pointers
+from tawa.driver.request import Request
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
