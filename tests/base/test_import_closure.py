@@ -112,7 +112,7 @@ LAUNCHING = {
     "tawa.driver.entries", "tawa.driver.progress", "tawa.base.user_frames",
     "tawa.base.indices", "tawa.base.launch_plans", "tawa.base.import_closure", "tawa.base.exact",
     "tawa.runtime.cache", "tawa.runtime.own_folder", "tawa.driver.variants",
-    "tawa.driver.launch_options", "tawa.driver.wishes", "tawa.driver.decorator",
+    "tawa.driver.launch_options", "tawa.driver.wishes", "tawa.driver.decorator", "tawa.driver.request",
 }  # fmt: skip
 """What asks for a compilation, and keeps it."""
 

@@ -26,7 +26,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, first: slice, second: slice) -> tup
     kernel = FuncOp("k", ((), ()), Region(Block()))
     found = Promises(kernel, None)
     buffers = [
-        Buffer(name, 1 << 30, MEMORY[part], MEMORY[part])
+        Buffer(name, 1 << 30, MEMORY[part], MEMORY[part], (0, len(MEMORY[part])))
         for name, part in (("x", first), ("y", second))
     ]
     found.begin(buffers)
