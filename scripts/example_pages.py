@@ -30,8 +30,8 @@ sys.path += [str(ROOT / "benchmarks"), str(EXAMPLES), str(EXAMPLES / "tasks")]
 sys.path.append(str(EXAMPLES / "cuppl"))
 
 UNDRAWN = {
-    "waiting": "It has no predicted timeline: how long it waits depends on the others.",
-    "devices_tasks": "It has no picture: its programs are compiled for each device by itself.",
+    "waiting": "It has no predicted timeline: how long a program waits depends on the others.",
+    "devices_tasks": "It has no picture: it compiles a program for each device separately.",
     "stencil_devices_tasks": "It has no picture, as `devices_tasks.py` has none.",
 }
 """Examples without a picture, and why."""
@@ -98,7 +98,7 @@ def sections() -> list[Section]:
         ),
         Section(
             "Tasks and mappings",
-            "The picture is what waits for what; [tasks](tasks.md) explain it.",
+            "The picture shows what waits for what; the page on [tasks](tasks.md) explains it.",
             sorted((EXAMPLES / "tasks").glob("*.py")),
             lambda path: f"tawa tasks run examples/tasks/{path.name}:{launched(path)[0]}",
             draw_events,

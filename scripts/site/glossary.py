@@ -28,14 +28,15 @@ EVERYDAY = {
     "level": "errors examples performance tasks",
     "stage": "fused language performance-log reference/options report timing tutorials/attention",
     "put": "command-line contributing errors getting-started language matmul performance-log "
-           "protocols report tutorials/from-triton tutorials/fused-kernel tutorials/gemm",
+           "protocols tutorials/from-triton tutorials/fused-kernel tutorials/gemm",
     "get": "contributing errors language launching matmul performance-log protocols "
            "reference/api reference/options simulator timeline timing tour triton "
            "tutorials/index",
-    "box": "architecture errors examples reference/api reference/language tasks",
+    "box": "errors examples reference/api reference/language tasks",
     "strip": "examples tasks",
     "deal": "errors",
-    "view": "architecture attention conv matmul reference/api report tables/gemm-families",
+    "view": "architecture attention conv matmul reference/api report simulator "
+            "tables/gemm-families",
     "window": "attention compiler contributing examples performance protocols reference/api "
               "tables/attention-options tables/same-source tutorials/attention",
     "question": "architecture protocols",
