@@ -26,8 +26,8 @@ everywhere."""
 
 EVERYDAY = {
     "level": "errors examples performance tasks",
-    "stage": "fused language performance-log reference/options report timing tutorials/attention",
-    "put": "command-line contributing errors getting-started language matmul performance-log "
+    "stage": "fused performance-log reference/options report timing tutorials/attention",
+    "put": "command-line contributing errors getting-started language performance-log "
            "protocols tutorials/from-triton tutorials/fused-kernel tutorials/gemm",
     "get": "contributing errors language launching matmul performance-log protocols "
            "reference/api reference/options simulator timeline timing tour triton "
