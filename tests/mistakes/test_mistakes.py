@@ -4,6 +4,7 @@ Each is an error of one class. It leaves the compiler without the compiler's fra
 few lines, and says where, what was expected, what was found and what to do.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -89,7 +90,8 @@ def test_command(mistake, folder, monkeypatch, capsys):
 
 def test_pytest(folder):
     command = [sys.executable, "-m", "pytest", "-q", "--color=no", "-p", "no:cacheprovider", "."]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    own = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=own)
     found = run.stdout
     assert f"{len(PROGRAMS)} failed" in found, run.stderr
     assert SOURCES not in found
