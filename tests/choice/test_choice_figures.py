@@ -44,6 +44,9 @@ KERNELS = {
     "one group of warps": replace(ONE, by_warps=True, accumulators=2048, ring_bytes=6144),
     "fed": FED,
     "fed, one group": replace(FED, groups=1),
+    "fed, three groups": replace(FED, groups=3, rows=192, accumulators=24576),
+    "fed, rows of four groups": replace(FED, rows=256),
+    "fed, operands without room": replace(FED, accumulators=49152, made=8192),
     "fed, causal": replace(FED, loops=(of(CAUSAL, feeds=True), of(feeds=True))),
     "product, causal": replace(GEMM, loops=(of(CAUSAL, DEPTH),)),
     "no product's loop": replace(GEMM, loops=()),
@@ -104,7 +107,8 @@ def test_what_is_asked_for_leaves_nothing_open():
     closed: tuple[Mapping[str, Any], ...] = (
         {"specialize": False}, {"cluster": 2}, {"schedule": 2}, {"maxnreg": 64},
         {"launch_cooperative_grid": True},
-        {"persistent": True, "deal": 1, "ctas_per_sm": 1, "ping_pong": True, "consumers": 2},
+        {"persistent": True, "deal": 1, "ctas_per_sm": 1, "ping_pong": True, "consumers": 2,
+         "alternate": False},
     )  # fmt: skip
     assert not [asked for asked in closed if is_open(asked)]
     assert is_open({"specialize": True, "cluster": 1, "schedule": 0})

@@ -18,7 +18,7 @@ import tawa.language as tl
 from tawa.aref.dialect.ops import Create
 from tawa.driver.jit import Kernel
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.kernels.attention import Configuration, attention, configuration, reference
+from tawa.kernels.attention import Configuration, attention, reference
 from tawa.kernels.attention_kernel import alibi, masked
 from tawa.simulate.interpret.hopper import run as run_hopper
 from tawa.simulate.interpret.tile import HostDescriptor
@@ -36,6 +36,10 @@ WIDENED = 6e-3
 """Relative Frobenius error of the output: its rounding, and that of the weights."""
 
 SMALL = Configuration(64, 64)
+PERSISTENT = {"persistent": True}
+EVEN = PERSISTENT | {"deal": "even"}
+THREE = {"consumers": 3, "alternate": True}
+FOUR = {"consumers": 4, "load_together": True, "alternate": True}
 IN_ORDER = Configuration(64, 64, {"overlap": False})
 """Compiled quickly: loops keep their order."""
 
@@ -261,35 +265,35 @@ def test_meaning(case: Case) -> None:
 
 ON_HOPPER = {
     "causal": Case(
-        heads=2, queries=200, keys=264, d=128, using=configuration(128, masked=True),
+        heads=2, queries=200, keys=264, d=128, using=Configuration(192, 80, EVEN | THREE, ascending=True),
         options={"causal": True},
     ),
     "window": Case(
         batch=2, queries=260, keys=300, dv=96, dtype="bf16",
         using=Configuration(128, 64, {"persistent": True}), options={"window": (70, 20)},
     ),
-    "fp8": Case(queries=140, keys=200, d=128, dtype="e4m3", using=configuration(128, 1, narrow=True)),
+    "fp8": Case(queries=140, keys=200, d=128, dtype="e4m3", using=Configuration(128, 128, PERSISTENT)),
     "fp8, 64 columns": Case(
         queries=200, keys=200, d=64, dtype="e4m3", options={"causal": True},
-        using=configuration(64, 1, narrow=True, masked=True),
+        using=Configuration(192, 128, EVEN | {"consumers": 3}, ascending=True),
     ),
     "fp8, widened": Case(
-        queries=140, keys=200, d=128, dtype="e4m3", using=configuration(128, 1),
+        queries=140, keys=200, d=128, dtype="e4m3", using=Configuration(128, 64),
         options={"widen_values": True},
     ),
-    "three consumers": Case(queries=200, keys=300, using=configuration(64, lse=True)),
+    "three consumers": Case(queries=200, keys=300, using=Configuration(192, 128, PERSISTENT | THREE)),
     "three consumers, causal": Case(
         heads=2, queries=200, keys=200, dtype="bf16",
-        using=configuration(64, masked=True, lse=True), options={"causal": True},
+        using=Configuration(192, 128, EVEN | THREE, ascending=True, own_ends=False), options={"causal": True},
     ),
-    "four consumers": Case(queries=300, keys=200, using=configuration(64)),
+    "four consumers": Case(queries=300, keys=200, using=Configuration(256, 64, PERSISTENT | FOUR)),
     "four consumers, causal": Case(
-        heads=3, queries=280, keys=280, dtype="bf16", using=configuration(64, masked=True),
+        heads=3, queries=280, keys=280, dtype="bf16", using=Configuration(256, 64, EVEN | FOUR, ascending=True),
         options={"causal": True},
     ),
-    "three consumers, 128 columns": Case(queries=200, keys=170, d=128, using=configuration(128)),
+    "three consumers, 128 columns": Case(queries=200, keys=170, d=128, using=Configuration(192, 80, PERSISTENT | THREE)),
     "bias": Case(
-        heads=4, queries=130, using=configuration(64, modified=True),
+        heads=4, queries=130, using=Configuration(128, 128, PERSISTENT),
         options={"score_mod": masked, "captured": (BIAS, 0, 100, 0, 1), "softcap": 3.0},
         modify=lambda s, b, h, q, k: s + BIAS[0, h, 0, k],
     ),

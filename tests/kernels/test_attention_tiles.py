@@ -9,28 +9,81 @@ import pytest
 
 import tawa
 from tawa.driver.jit import Kernel
-from tawa.kernels.attention import attention, configuration
+from tawa.kernels.attention import attention
+from tawa.kernels.attention_tiles import TILES
 
 
-def test_every_head_dimension_has_a_configuration() -> None:
-    assert {configuration(d).block_m % 64 for d in range(8, 257, 8)} == {0}
+def launched(
+    monkeypatch: pytest.MonkeyPatch, of_q: tuple[int, ...], of_k: tuple[int, ...], **options: Any
+) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
+    """Grids and named arguments of the launches for arrays of fp16, of which nothing is read."""
+    launches: list[tuple[tuple[int, ...], dict[str, Any]]] = []
+
+    def launch(kernel: Kernel, grid: tuple[int, ...], *arrays: Any, **named: Any) -> None:
+        launches.append((grid, named))
+
+    monkeypatch.setattr(Kernel, "_launch", launch)
+    q, k = (np.broadcast_to(np.float16(0), shape) for shape in (of_q, of_k))
+    q, k = (np.lib.stride_tricks.as_strided(x, strides=strides(x.shape)) for x in (q, k))
+    out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float16), of_q, strides(of_q))
+    attention(q, k, k, out, **options)
+    return launches
 
 
-@pytest.mark.parametrize(
-    ("d", "queries", "heads", "rows"),
-    [
-        (96, 777, 21, 192),  # 105 tiles at once, not 147 on 132 multiprocessors
-        (128, 1024, 64, 128),
-        (64, 1024, 512, 256),
-        (64, 1024, 24, 192),  # four consumers' tiles would be too few
-        (64, 160, 600, 192),  # which 256 rows would leave mostly empty
-    ],
-)
-def test_tiles_suit_the_number_of_multiprocessors(
-    d: int, queries: int, heads: int, rows: int
+def strides(shape: tuple[int, ...]) -> list[int]:
+    """Bytes between elements of a contiguous array of fp16."""
+    return [2 * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+
+
+@pytest.mark.parametrize("d", range(8, 257, 8))
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_head_dimension_has_a_tile(
+    d: int, causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiles = -(-queries // 128) * heads
-    assert configuration(d, queries=queries, tiles=tiles).block_m == rows
+    shape = (2, 16, 4096, d)
+    ((_, given),) = launched(monkeypatch, shape, shape, causal=causal)
+    assert (given["BLOCK_M"], given["BLOCK_N"]) in TILES
+
+
+SIZES = {
+    "wide heads": ((4, 8, 4096, 256), False, {(128, 64)}),
+    "many rows": ((4, 16, 8192, 128), False, {(192, 80)}),
+    "narrow heads": ((4, 32, 4096, 64), False, {(256, 64)}),
+    "narrow heads, a triangle": ((4, 32, 4096, 64), True, {(256, 64)}),
+    "a short triangle, where blocks at its edge are most": ((32, 32, 512, 64), True, {(128, 64)}),
+    "a row more than a tile of 128": ((1, 600, 160, 64), False, {(192, 80), (192, 112)}),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_tiles_suit_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape, causal, expected = SIZES[name]
+    ((_, given),) = launched(monkeypatch, shape, shape, causal=causal)
+    assert (given["BLOCK_M"], given["BLOCK_N"]) in expected
+
+
+def test_what_takes_registers_gets_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = (4, 32, 4096, 64)
+    rows = [
+        launched(monkeypatch, shape, shape, **options)[0][1]["BLOCK_M"]
+        for options in ({}, {"return_lse": True}, {"softcap": 30.0})
+    ]
+    assert rows == [256, 192, 128]
+
+
+def test_sizes_alike_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A prefix that grows by one at a time asks for a new ranking a few times in a doubling."""
+    ranked: list[int] = []
+    candidates = Kernel.candidates
+
+    def counted(kernel: Kernel, *arguments: Any, **named: Any) -> Any:
+        ranked.append(named["KEYS"])
+        return candidates(kernel, *arguments, **named)
+
+    monkeypatch.setattr(Kernel, "candidates", counted)
+    for keys in range(3000, 3500, 10):
+        launched(monkeypatch, (1, 16, 2048, 120), (1, 16, keys, 120))
+    assert len(set(ranked)) <= 2
 
 
 SHARING = {

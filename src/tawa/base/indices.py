@@ -22,3 +22,9 @@ def reciprocal(divisor: int) -> int:
     (Granlund and Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994).
     """
     return -(-(1 << 62) // max(divisor, 1))
+
+
+def leading(number: int) -> int:
+    """Rounded up to two leading bits."""
+    unit = 1 << max(0, abs(number).bit_length() - 2)
+    return -(-number // unit) * unit

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tawa.base.indices import leading
 from tawa.driver.choice.choose import Ranking
-from tawa.driver.choice.profile import Sizes, leading
+from tawa.driver.choice.profile import Sizes
 from tawa.driver.choosing import MOST_SHOWN, Key, Rejected, loses
 from tawa.driver.host_launch import Launch
 from tawa.runtime.launch import grid_sizes

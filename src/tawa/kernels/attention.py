@@ -4,14 +4,13 @@
 
     o = attention(q, k, v, causal=True)          # [batch, heads, rows, D], scaled by 1 / sqrt(D)
 
-The kernel is the sequential program of `attention_kernel`; `configuration` chooses its tiles.
+The kernel is the sequential program of `attention_kernel`; `attention_tiles` chooses its tiles.
 `tawa.kernels.torch_attention` makes it an operator of PyTorch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +18,6 @@ import numpy as np
 import tawa
 from tawa.base.user_frames import entry
 from tawa.kernels.attention_arguments import (
-    MOST_CAPTURED,
     Problem,
     check_cap,
     check_descale,
@@ -30,6 +28,7 @@ from tawa.kernels.attention_arguments import (
     check_sharing,
     described,
     edges,
+    element_type,
     make_lse,
     make_output,
     padded,
@@ -43,119 +42,10 @@ from tawa.kernels.attention_splits import (
     keys_of_block,
     rows_of_tile,
 )
+from tawa.kernels.attention_tiles import Configuration, fastest, keys_of, named_arguments
 from tawa.machine.chips import SM_90A
 
 Alignment = Literal["bottom-right", "top-left"]
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """Query rows and keys of a tile, launch options, and where rows begin to read keys.
-
-    Tiles that run at the same time read the same keys if they all begin with the first ones
-    (`ascending`), not with the last that each of them sees.
-    """
-
-    block_m: int
-    block_n: int
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-    ascending: bool = False
-    packed: int = 1
-    """Heads of one group whose queries share a tile: a divisor of `block_m` and of the group."""
-    splits: int = 1
-    """Programs that share the keys of a tile; a second kernel adds up what they find."""
-    own_ends: bool = True
-    """Whether warp groups leave out a last block that none of their own rows sees (`ascending`)."""
-
-
-THREE = {"consumers": 3, "alternate": True}
-"""Options of three consumers that take turns at the tensor core."""
-FOUR = {"consumers": 4, "load_together": True}
-"""Options of four consumers, which hide each other's waits and read each key block once."""
-MANY_TILES = 8 * SM_90A.multiprocessors
-"""Tiles of 128 rows from which on two CTAs a multiprocessor have several each."""
-LONGEST_OF_FOUR = 8192
-"""Rows up to which four consumers were measured; three have wider blocks of keys."""
-
-
-@entry
-def configuration(
-    d: int,
-    element_bytes: int = 2,
-    *,
-    masked: bool = False,
-    modified: bool = False,
-    narrow: bool = False,
-    grouped: bool = False,
-    queries: int = 4096,
-    tiles: int = MANY_TILES,
-    lse: bool = False,
-) -> Configuration:
-    """The configuration for a head dimension of up to 256, after measurements on an H100.
-
-    `masked` says that rows see different keys, `modified` that scores are capped or modified (which
-    takes registers), `narrow` that weights are e4m3, `grouped` that heads share keys, `lse` that
-    rows' sums are stored (which takes some registers, too). A persistent kernel runs on from tile
-    to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take turns at
-    the tensor core, read keys and values less often; their tiles of 192 rows waste more of a short
-    triangle. Four, for up to 64 columns, share even more, at less power. Where there are many short
-    tiles, of 128 rows, two CTAs share a multiprocessor: each works under the ends and starts of the
-    other's tiles.
-    """
-    if element_bytes == 1 and not narrow:
-        return Configuration(128, 64)
-    options: dict[str, Any] = {"persistent": True}
-    if masked:
-        options["deal"] = "even"
-    if modified and d <= 128:
-        return Configuration(128, 128, options, ascending=masked and d > 64)
-    if narrow:
-        return _narrow(d, options, masked, queries)
-    if d > 128:
-        return Configuration(128, 64, options, ascending=masked)
-    if d <= 64:
-        return _small(options, masked, queries, tiles, lse)
-    large = Configuration(192, 80 if d > 96 else 112, options | THREE, ascending=masked)
-    if queries >= (8192 if grouped and masked and d > 96 else 4096):
-        return large
-    heads = tiles // tawa.cdiv(queries, LARGE)
-    if masked:
-        return Configuration(128, 64 if queries < 1024 else 128, options, ascending=True)
-    fewer = _rows_of_one(192, heads, queries) < 0.85 * _rows_of_one(LARGE, heads, queries)
-    return large if fewer else Configuration(128, 128, options)
-
-
-def _small(
-    options: dict[str, Any], masked: bool, queries: int, tiles: int, lse: bool
-) -> Configuration:
-    """Of head dimensions up to 64, whose exponentials take as long as the products."""
-    many = 2 * tiles >= MANY_TILES and (queries >= 1024 or not masked)
-    if many and not lse and queries <= LONGEST_OF_FOUR:
-        heads = tiles // tawa.cdiv(queries, LARGE)
-        if _rows_of_one(256, heads, queries) <= 1.04 * _rows_of_one(192, heads, queries):
-            return Configuration(256, 64, options | FOUR, ascending=masked)
-    if not masked or queries >= 2048:
-        own_ends = queries < 4096  # of long rows it is a small part, and takes code between tiles
-        return Configuration(192, 128, options | THREE, ascending=masked, own_ends=own_ends)
-    if tiles < MANY_TILES:
-        return Configuration(128, 128, options)
-    return Configuration(128, 64, options | {"consumers": 2, "ctas_per_sm": 2}, ascending=True)
-
-
-def _rows_of_one(rows: int, heads: int, queries: int) -> int:
-    """Rows that the busiest multiprocessor handles in tiles of so many."""
-    return tawa.cdiv(heads * tawa.cdiv(queries, rows), SM_90A.multiprocessors) * rows
-
-
-def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
-    """Of e4m3 products, beside which exponentials take long: wide blocks leave less between."""
-    if d > 192:
-        return Configuration(128, 64, options, ascending=masked)
-    if d > 64:
-        return Configuration(128, 128, options, ascending=masked)
-    if queries >= 4096:
-        return Configuration(192, 128, options | {"consumers": 3}, ascending=masked)
-    return Configuration(128, 128 if masked else 256, options, ascending=masked)
 
 
 @entry
@@ -208,9 +98,9 @@ def attention(
     mask = _mask(problem, causal, window, alignment)
     softmax = _softmax(problem, scale, softcap, score_mod, descale)
     narrow = problem.element_bytes == 1 and not problem.widens(widen_values)
-    using = using or _configured(problem, mask, softmax, narrow, lse is not None)
     if problem.rows:
         arguments = {**mask, **softmax, "lse": lse, "NARROW": narrow}
+        using = using or _configured(problem, element_type(out), captured, arguments)
         _launch(problem, (q, k, v, out), using, captured, arguments)
     return (out, lse) if return_lse else out
 
@@ -238,39 +128,27 @@ def _mask(
 
 
 def _configured(
-    problem: Problem, mask: dict[str, Any], softmax: dict[str, Any], narrow: bool, lse: bool
+    problem: Problem, out: str, captured: Sequence[Any], arguments: dict[str, Any]
 ) -> Configuration:
     """The configuration for these arguments of the kernel."""
-    using = configuration(
-        max(problem.d, problem.dv),
-        problem.element_bytes,
-        masked=mask["left"] is not None or mask["right"] is not None,
-        modified=softmax["cap"] is not None or softmax["SCORE_MOD"] is not None,
-        narrow=narrow,
-        grouped=problem.heads > problem.kv_heads,
-        queries=problem.queries,
-        tiles=tawa.cdiv(problem.queries, LARGE) * problem.heads * problem.batch,
-        lse=lse,
-    )
-    group = problem.heads // problem.kv_heads if softmax["SCORE_MOD"] is None else 1
-    return _for_few_rows(problem, group, using, mask)
+    few = _for_few_rows(problem, arguments)
+    return few or fastest(problem, out, captured, arguments)
 
 
-def _for_few_rows(
-    problem: Problem, group: int, using: Configuration, mask: dict[str, Any]
-) -> Configuration:
-    """The configuration unless tiles are mostly empty, or too few for the device."""
+def _for_few_rows(problem: Problem, arguments: dict[str, Any]) -> Configuration | None:
+    """The configuration where tiles are mostly empty, or too few for the device."""
     d = max(problem.d, problem.dv)
+    group = problem.heads // problem.kv_heads if arguments["SCORE_MOD"] is None else 1
     block_m, packed = rows_of_tile(group, problem.queries, d)
     rows = block_m // packed
     tiles = tawa.cdiv(problem.queries, rows) * problem.heads // packed * problem.batch
     seen = problem.keys
-    if mask["left"] is not None and mask["right"] is not None:
-        seen = max(0, min(seen, mask["left"] + mask["right"] + rows))
-    block_n = keys_of_block(using.block_n, packed, d, problem.element_bytes)
+    if arguments["left"] is not None and arguments["right"] is not None:
+        seen = max(0, min(seen, arguments["left"] + arguments["right"] + rows))
+    block_n = keys_of_block(keys_of(problem, arguments), packed, d, problem.element_bytes)
     splits = best_splits(tiles, tawa.cdiv(seen, block_n))
     if splits == 1 and packed == 1 and block_m == LARGE:
-        return using
+        return None
     options = {"persistent": True} if tiles * splits > SM_90A.multiprocessors else {}
     return Configuration(block_m, block_n, options, packed=packed, splits=splits)
 
@@ -316,28 +194,8 @@ def _launch(
     if parts is not None:
         described_[3] = described("out", parts.out, blocks[3])
         arguments = {**arguments, "lse": parts.lse}
-    extra = [*captured, *([None] * (MOST_CAPTURED - len(captured)))]
-    heads = problem.heads // using.packed
-    grid = (tawa.cdiv(problem.queries, rows), heads, problem.batch * using.splits)
-    attention_forward[grid](
-        *described_,
-        QUERIES=problem.queries,
-        KEYS=problem.keys,
-        GROUP=heads // problem.kv_heads,
-        **{f"captured{i}": value for i, value in enumerate(extra)},
-        **arguments,
-        D=d,
-        DV=dv,
-        BLOCK_M=using.block_m,
-        BLOCK_N=block_n,
-        MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
-        CAPTURED=len(captured),
-        ASCENDING=using.ascending,
-        OWN_ENDS=using.ascending and using.own_ends,
-        PACKED=using.packed,
-        splits=using.splits if using.splits > 1 else None,
-        **using.options,
-    )
+    grid, named = named_arguments(problem, using, captured, arguments)
+    attention_forward[grid](*described_, **named)
     if parts is not None:
         strides = out.strides if using.packed == 1 else (out.strides[0], *out.strides[2:4])
         parts.combine(arrays[3], lse, strides)

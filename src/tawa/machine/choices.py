@@ -23,10 +23,26 @@ class Choices:
         "the same replays: the tensor core's part and ordinary code's of an iteration",
     )
     """How nearly the longer of the two is the time of both, where several warp groups work."""
+    crowded: float = figure(
+        1.75,
+        "fitted",
+        "attention-ablation.jsonl: 128 x 128 tiles of D = 128 whose loop keeps the source's order",
+    )
+    """The same where registers don't hold what an iteration makes beside the next one's products.
+
+    Then each warp group does one after the other, and only others work meanwhile.
+    """
     beside: float = figure(
         0.46, "fitted", "costs.jsonl, `softmax alone`: 10.3, 17.9 and 25.0 cycles an element"
     )
     """Part of the shorter pipe's cycles that one warp group cannot put beside the longer's."""
+    in_turn: float = figure(
+        0.98,
+        "measured",
+        "performance log, attention of 256 x 64 tiles and four warp groups, D = 64, on an H200: "
+        "0.98 on the mean of six lengths and masks; of two groups and 128 x 128 tiles 1.015",
+    )
+    """What an iteration takes where three or more warp groups issue products in turn."""
     spread: float = figure(
         0.015,
         "fitted",

@@ -14,10 +14,10 @@ from tawa.axon.gpu.kernels import KernelCall, Places, Variant, cdiv
 from tawa.axon.gpu.text import Descriptor, Parameter
 from tawa.base.indices import contiguous_strides
 from tawa.driver.jit import Kernel
-from tawa.kernels.attention import Configuration, configuration
 from tawa.kernels.attention_arguments import MOST_CAPTURED, padded
 from tawa.kernels.attention_gradients import ROWS, Plan, finish, gradients_by_keys, plan_of, prepare
 from tawa.kernels.attention_kernel import LOG2_E, attention_forward
+from tawa.kernels.attention_tiles import Configuration, of_any_size
 from tawa.machine.chips import SM_90A
 
 SMALL = Configuration(64, 128)
@@ -63,7 +63,7 @@ def _forward(group: Group, node: Node) -> KernelCall:
     size = BYTES[q.element]
     widths = padded(d, size), padded(v.shape[-1], size)
     # One kernel for all sizes, so of those that suit few tiles, too.
-    large = configuration(max(widths), size, masked=causal, tiles=0)
+    large = of_any_size(*widths, q.element, causal=causal)
     tiles = (large, SMALL)
     variants = tuple(_variant(tile, widths, end) for tile in tiles for end in (False, True))
     small = cdiv(rows, large.block_m) * heads * batch < SM_90A.multiprocessors

@@ -11,7 +11,7 @@ from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, budget
 from tawa.driver.choice.profile import Profile, Sizes
 from tawa.machine.chips import Chip
 
-OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong", "consumers")
+OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong", "consumers", "alternate")
 """The options that are chosen; those of a demand that holds others are left out."""
 
 MOST_DEALT = 16384
@@ -25,6 +25,15 @@ PAIR = 2
 
 FEWEST_SLOTS = 2
 """Of a ring in a loop: with one, nothing is loaded while something is computed."""
+
+MANY = 4
+"""Warp groups that hide all of each other's waits, if each has 64 rows of a tile to itself."""
+
+GROUP_ROWS = 64
+"""Rows of a product that a warp group multiplies at once."""
+
+TOGETHER = 3
+"""Slots from which on such groups wait once for all that an iteration loads."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +49,12 @@ class Candidate:
     """Whether two consumers take turns on tiles."""
     groups: int = 0
     """Warp groups that compute."""
+    alternate: bool = False
+    """Whether they take turns to issue their products."""
     slices: int = 1
     """Teams that share the iterations of a loop over K."""
+    fits: bool = True
+    """Whether accumulators and the fewest slots have room."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options) or "as written"
@@ -56,8 +69,9 @@ def candidates(
     """
     persistent = bool(asked.get("persistent"))
     even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
-    resident = _resident(profile, asked, chip)
-    written = Candidate((), resident, persistent, even, turns, profile.groups)
+    resident, alternate = _resident(profile, asked, chip), bool(asked.get("alternate"))
+    written = Candidate((), resident, persistent, even, turns, profile.groups, alternate)
+    written = replace(written, fits=not profile.groups or _legal(profile, asked, chip))
     yield written
     if not profile.groups or not is_open(asked):
         return
@@ -70,8 +84,10 @@ def candidates(
     choices = {name: _values(name, profile, sizes, asked, chip) for name in open_}
     for values in product(*choices.values()):
         options = {n: v for n, v in zip(choices, values, strict=True) if v is not None}
+        if options.get("consumers") == MANY and "load_together" not in asked:
+            options["load_together"] = True
         found = {**asked, **options}
-        alone = "consumers" in options  # beside which nothing was measured
+        alone = options.get("consumers") == 1  # beside which nothing was measured
         if options and more and not alone and _legal(profile, {**found, **dict(more)}, chip):
             options |= dict(more)
             found |= options
@@ -83,6 +99,7 @@ def candidates(
                 found.get("deal") == "even",
                 bool(found.get("ping_pong")),
                 options.get("consumers", profile.groups),
+                bool(found.get("alternate")),
             )
 
 
@@ -219,11 +236,23 @@ def _values(
             # One computes, where that lets a second CTA in that begins while this one multiplies.
             alone = replace(profile, groups=1)
             pays = profile.groups == PAIR and profile.copies
-            return (None, 1) if pays and by_itself(alone, asked, chip) >= PAIR else (None,)
+            one = (1,) if pays and by_itself(alone, asked, chip) >= PAIR else ()
+            return (None, *one, *((MANY,) if _may_be_many(profile, asked) else ()))
+        case "alternate":
+            fed = any(loop.feeds for loop in profile.loops) and not profile.copies
+            may = profile.groups > PAIR or _may_be_many(profile, asked)
+            return (None, True) if fed and may else (None,)
         case _:
             whole = profile.groups == 2 and not profile.copies and not profile.differs
             fed = any(loop.feeds for loop in profile.loops)
             return (None, True) if known and whole and not fed else (None,)
+
+
+def _may_be_many(profile: Profile, asked: Mapping[str, Any]) -> bool:
+    """Whether ordinary code waits for products whose rows so many groups may share."""
+    shared = profile.groups == PAIR and not profile.rows % (MANY * GROUP_ROWS)
+    fed = all(loop.feeds for loop in profile.loops if loop.body.tensor)
+    return shared and fed and "consumers" not in asked and not profile.copies
 
 
 def _legal(profile: Profile, options: Mapping[str, Any], chip: Chip) -> bool:
@@ -236,11 +265,18 @@ def _legal(profile: Profile, options: Mapping[str, Any], chip: Chip) -> bool:
         return False
     if options.get("consumers") == 1 and (ctas > 1 or teams > 1):
         return False  # two CTAs come by themselves
+    if options.get("consumers") == MANY and (ctas > 1 or teams > 1):
+        return False
     groups = options.get("consumers") or (1 if teams > 1 else profile.groups)
     own = chip.divided(ctas)
     words = profile.accumulators // (chip.group_threads * groups)
     limit = budget(own, own.group_warps * groups * teams, words).limit
-    stages = options.get("num_stages") or FEWEST_SLOTS
+    if options.get("alternate") and groups <= PAIR:
+        return False  # two groups of 128 x 128 tiles lost 1.5% by turns
+    least = TOGETHER if options.get("load_together") else FEWEST_SLOTS
+    stages = options.get("num_stages") or least
+    if stages < least and options.get("load_together"):
+        return False
     return words + BESIDE_ACCUMULATORS <= limit and _shared(profile, stages) <= own.shared_bytes
 
 

@@ -57,7 +57,7 @@ def unproven(profile: Profile, prediction: Prediction) -> bool:
     """
     options = dict(prediction.candidate.options)
     waited_for = any(loop.feeds for loop in profile.loops)
-    if "consumers" in options:
+    if options.get("consumers") == 1:
         waits = any(loop.makes or loop.body.turned for loop in profile.loops) or waited_for
         return not waits or len(options) > 1
     return "ctas_per_sm" in options and not waited_for

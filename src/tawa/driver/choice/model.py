@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, budget
 from tawa.base.tile_scheduler import EVEN
-from tawa.driver.choice.candidates import Candidate
+from tawa.driver.choice.candidates import MANY, PAIR, Candidate
 from tawa.driver.choice.profile import Cost, Loop, Profile, Sizes
 from tawa.machine.chips import Chip
 
@@ -59,8 +60,11 @@ def _programs(
 ) -> Cycles:
     """Cycles that each program takes of a multiprocessor which so many CTAs share."""
     total = np.zeros(sizes.programs if profile.differs else 1)
+    crowded = _crowded(profile, candidate, chip)
     for loop in profile.loops:
-        each = _iteration(profile, loop, resident, chip)
+        each = _iteration(profile, loop, resident, crowded, chip)
+        if candidate.alternate and loop.feeds:
+            each *= chip.choice.in_turn
         if loop.body.tensor:
             # A team waits for its own iterations; what all do takes as long as before.
             each *= 1 - chip.choice.waited * (1 - 1 / candidate.slices)
@@ -94,7 +98,16 @@ def _iterations(profile: Profile, loop: Loop, sizes: Sizes) -> Cycles:
     return found
 
 
-def _iteration(profile: Profile, loop: Loop, resident: int, chip: Chip) -> float:
+def _crowded(profile: Profile, candidate: Candidate, chip: Chip) -> bool:
+    """Whether what an iteration makes has no room beside the next one's products."""
+    groups, own = max(1, profile.groups), chip.divided(candidate.resident)
+    words = profile.accumulators // (chip.group_threads * groups)
+    made = profile.made // (chip.group_threads * groups)
+    limit = budget(own, own.group_warps * groups, words).limit
+    return bool(made) and words + made + BESIDE_ACCUMULATORS > limit
+
+
+def _iteration(profile: Profile, loop: Loop, resident: int, crowded: bool, chip: Chip) -> float:
     """Cycles of an iteration, with so many CTAs on the multiprocessor, for each of them."""
     body, terms = loop.body, chip.choice
     moved = max(body.loaded / chip.ingest_bytes, _turning(body, resident, chip))
@@ -109,9 +122,10 @@ def _iteration(profile: Profile, loop: Loop, resident: int, chip: Chip) -> float
     code = _code(body, together, chip)
     if together == 1:
         return max(body.tensor + code + terms.waits, moved)
-    power = terms.together
+    power = terms.crowded if crowded else terms.together
     busy = (body.tensor**power + (code / _beside(chip)) ** power) ** (1 / power)
-    return max(busy + terms.waits / resident, moved)
+    seen = min(1.0, (MANY - profile.groups) / (MANY - PAIR))
+    return max(busy + seen * terms.waits / resident, moved)
 
 
 def _turning(body: Cost, resident: int, chip: Chip) -> float:

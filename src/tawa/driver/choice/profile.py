@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from tawa.base.indices import leading
 from tawa.base.tile_scheduler import Work
 
 
@@ -58,6 +59,8 @@ class Profile:
     """Whether threads copy tiles through pointers."""
     accumulators: int = 0
     """32-bit words of the products' results, all of one program."""
+    made: int = 0
+    """32-bit words of the operands that an iteration makes from its products, all at once."""
     ring_bytes: int = 0
     """Of one slot of each ring that loops fill."""
     kept_bytes: int = 0
@@ -131,9 +134,3 @@ class Sizes:
         So that a length that grows by one at every launch is a new size twice in a doubling.
         """
         return Sizes(self.grid, tuple((name, leading(n)) for name, n in self.numbers))
-
-
-def leading(number: int) -> int:
-    """Rounded up to two leading bits."""
-    unit = 1 << max(0, abs(number).bit_length() - 2)
-    return -(-number // unit) * unit

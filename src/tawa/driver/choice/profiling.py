@@ -48,6 +48,7 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
         groups=computing[0].warps.value.data // chip.group_warps if split else 0,
         copies=any(g.copies is not None for g in groups),
         accumulators=_accumulators(dots) + _carried(loops),
+        made=max(map(_made, loops), default=0),
         ring_bytes=ringed,
         kept_bytes=kept + sum(map(_copied_bytes, computing)),
         staged_bytes=staging_bytes(roles),
@@ -73,10 +74,19 @@ def _own(block: Block) -> Iterator[Operation]:
     """A block's ops and those of its branches, without those of loops."""
     for op in block.ops:
         yield op
-        if not isinstance(op, scf.ForOp | scf.WhileOp):
+        if not isinstance(op, scf.ForOp | scf.WhileOp) and not _guards(op):
             for region in op.regions:
                 for inner in region.blocks:
                     yield from _own(inner)
+
+
+def _guards(op: Operation) -> bool:
+    """Whether a branch of an iteration changes a tile or leaves it: as masks at an edge, in few."""
+    if not isinstance(op, scf.IfOp) or not op.results or not isinstance(op.parent_op(), scf.ForOp):
+        return False
+    changed, left = op.true_region.block, op.false_region.block
+    leaves = isinstance(left.first_op, scf.YieldOp)
+    return leaves and all(is_pure(each) for each in changed.ops)
 
 
 def _loop(
@@ -108,10 +118,20 @@ def _feeds(dot: Dot) -> bool:
 
 def _makes(dot: Dot) -> bool:
     """Whether ordinary code of the same iteration makes an operand, of anything but products."""
+    return any(not _from_products(op) for op in _made_by(dot))
+
+
+def _made(loop: scf.ForOp) -> int:
+    """32-bit words of the operands that an iteration makes from its own products."""
+    dots = [op for op in _own(loop.body.block) if isinstance(op, Dot)]
+    made = {op for dot in dots if dot.parent is loop.body.block for op in _made_by(dot)}
+    return sum(_words(op.result) for op in made if _from_products(op))
+
+
+def _made_by(dot: Dot) -> list[Map]:
+    """The ordinary code of the same iteration that makes operands of a product."""
     bases = (viewed(value)[0].owner for value in (dot.a, dot.b))
-    return any(
-        isinstance(op, Map) and op.parent is dot.parent and not _from_products(op) for op in bases
-    )
+    return [op for op in bases if isinstance(op, Map) and op.parent is dot.parent]
 
 
 def _from_products(op: Map) -> bool:
@@ -126,6 +146,7 @@ def _from_products(op: Map) -> bool:
             return True
         seen.add(value)
         work += owner.operands
+        work += [v for inner in owner.walk() if inner is not owner for v in inner.operands]
     return False
 
 
