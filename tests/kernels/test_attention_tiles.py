@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,27 +14,33 @@ from tawa.driver.jit import Kernel
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_tiles import TILES
 
+BF16, E4M3 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn)
+
 
 def launched(
-    monkeypatch: pytest.MonkeyPatch, of_q: tuple[int, ...], of_k: tuple[int, ...], **options: Any
+    monkeypatch: pytest.MonkeyPatch,
+    of_q: tuple[int, ...],
+    of_k: tuple[int, ...],
+    element: Any = np.float16,
+    **options: Any,
 ) -> list[tuple[tuple[int, ...], dict[str, Any]]]:
-    """Grids and named arguments of the launches for arrays of fp16, of which nothing is read."""
+    """Grids and named arguments of the launches for arrays of which nothing is read."""
     launches: list[tuple[tuple[int, ...], dict[str, Any]]] = []
 
     def launch(kernel: Kernel, grid: tuple[int, ...], *arrays: Any, **named: Any) -> None:
         launches.append((grid, named))
 
     monkeypatch.setattr(Kernel, "_launch", launch)
-    q, k = (np.broadcast_to(np.float16(0), shape) for shape in (of_q, of_k))
-    q, k = (np.lib.stride_tricks.as_strided(x, strides=strides(x.shape)) for x in (q, k))
-    out = np.lib.stride_tricks.as_strided(np.zeros(1, np.float16), of_q, strides(of_q))
-    attention(q, k, k, out, **options)
+    q, k = (empty(element, shape) for shape in (of_q, of_k))
+    attention(q, k, k, empty(np.float16 if element == np.float16 else BF16, of_q), **options)
     return launches
 
 
-def strides(shape: tuple[int, ...]) -> list[int]:
-    """Bytes between elements of a contiguous array of fp16."""
-    return [2 * int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
+def empty(element: Any, shape: tuple[int, ...]) -> Any:
+    """An array with the strides of one of this shape, and memory for one number."""
+    one = np.zeros(1, element)
+    strides = [one.itemsize * math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    return np.lib.stride_tricks.as_strided(one, shape, strides)
 
 
 @pytest.mark.parametrize("d", range(8, 257, 8))
@@ -60,6 +68,17 @@ def test_tiles_suit_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     shape, causal, expected = SIZES[name]
     ((_, given),) = launched(monkeypatch, shape, shape, causal=causal)
     assert (given["BLOCK_M"], given["BLOCK_N"]) in expected
+
+
+@pytest.mark.parametrize("d", [64, 96, 128, 256])
+@pytest.mark.parametrize("causal", [False, True])
+def test_bytes_are_multiplied_by_whole_instructions(
+    d: int, causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = (4, 2048 // d, 8192, d)
+    ((_, given),) = launched(monkeypatch, shape, shape, E4M3, causal=causal)
+    assert given["NARROW"]
+    assert given["BLOCK_N"] % 32 == 0
 
 
 def test_what_takes_registers_gets_fewer_rows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,9 @@ from tawa.kernels.attention_splits import LARGE, WIDE
 TILES = ((LARGE, 64), (LARGE, 128), (192, 80), (192, 112), (192, 128), (256, 64))
 """Rows and keys of a block: two to four warp groups share one."""
 
+PRODUCT_BYTES = 32
+"""Bytes along its depth that an instruction multiplies, of which a block of keys is a multiple."""
+
 SHORT = 4096
 """Queries below which the last block of a row is a large part of all."""
 
@@ -62,8 +65,9 @@ def tiles_for(problem: Problem, arguments: Mapping[str, Any]) -> Iterable[Config
     modified = arguments["cap"] is not None or arguments["SCORE_MOD"] is not None
     most = LARGE if modified else 192 if arguments["lse"] is not None else 256
     own_ends = problem.queries < SHORT or max(problem.d, problem.dv) > 64
+    step = PRODUCT_BYTES // problem.element_bytes
     for block_m, block_n in TILES:
-        if block_m <= most:
+        if block_m <= most and block_n % step == 0:
             yield Configuration(block_m, block_n, {}, masked, own_ends=own_ends)
 
 

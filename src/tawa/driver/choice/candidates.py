@@ -54,7 +54,7 @@ class Candidate:
     slices: int = 1
     """Teams that share the iterations of a loop over K."""
     fits: bool = True
-    """Whether accumulators and the fewest slots have room."""
+    """Whether accumulators, what is made of them, and the fewest slots have room."""
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value!r}" for name, value in self.options) or "as written"
@@ -71,7 +71,9 @@ def candidates(
     even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
     resident, alternate = _resident(profile, asked, chip), bool(asked.get("alternate"))
     written = Candidate((), resident, persistent, even, turns, profile.groups, alternate)
-    written = replace(written, fits=not profile.groups or _legal(profile, asked, chip))
+    if profile.groups:
+        crowded = is_crowded(profile, profile.groups, resident, chip)
+        written = replace(written, fits=_legal(profile, asked, chip) and not crowded)
     yield written
     if not profile.groups or not is_open(asked):
         return
@@ -278,6 +280,14 @@ def _legal(profile: Profile, options: Mapping[str, Any], chip: Chip) -> bool:
     if stages < least and options.get("load_together"):
         return False
     return words + BESIDE_ACCUMULATORS <= limit and _shared(profile, stages) <= own.shared_bytes
+
+
+def is_crowded(profile: Profile, groups: int, ctas: int, chip: Chip) -> bool:
+    """Whether registers don't hold what an iteration makes beside the next one's products."""
+    own, threads = chip.divided(ctas), chip.group_threads * max(1, groups)
+    words, made = profile.accumulators // threads, profile.made // threads
+    limit = budget(own, own.group_warps * max(1, groups), words).limit
+    return bool(made) and words + made + BESIDE_ACCUMULATORS > limit
 
 
 def _shared(profile: Profile, stages: int) -> int:

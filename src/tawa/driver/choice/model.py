@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, budget
 from tawa.base.tile_scheduler import EVEN
-from tawa.driver.choice.candidates import MANY, PAIR, Candidate
+from tawa.driver.choice.candidates import MANY, PAIR, Candidate, is_crowded
 from tawa.driver.choice.profile import Cost, Loop, Profile, Sizes
 from tawa.machine.chips import Chip
 
@@ -60,7 +59,7 @@ def _programs(
 ) -> Cycles:
     """Cycles that each program takes of a multiprocessor which so many CTAs share."""
     total = np.zeros(sizes.programs if profile.differs else 1)
-    crowded = _crowded(profile, candidate, chip)
+    crowded = is_crowded(profile, candidate.groups, candidate.resident, chip)
     for loop in profile.loops:
         each = _iteration(profile, loop, resident, crowded, chip)
         if candidate.alternate and loop.feeds:
@@ -96,15 +95,6 @@ def _iterations(profile: Profile, loop: Loop, sizes: Sizes) -> Cycles:
     for count in loop.counts:
         found = found * count.evaluate(grid if count.differs else (1,), values)
     return found
-
-
-def _crowded(profile: Profile, candidate: Candidate, chip: Chip) -> bool:
-    """Whether what an iteration makes has no room beside the next one's products."""
-    groups, own = max(1, profile.groups), chip.divided(candidate.resident)
-    words = profile.accumulators // (chip.group_threads * groups)
-    made = profile.made // (chip.group_threads * groups)
-    limit = budget(own, own.group_warps * groups, words).limit
-    return bool(made) and words + made + BESIDE_ACCUMULATORS > limit
 
 
 def _iteration(profile: Profile, loop: Loop, resident: int, crowded: bool, chip: Chip) -> float:

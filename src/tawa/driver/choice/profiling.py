@@ -122,10 +122,15 @@ def _makes(dot: Dot) -> bool:
 
 
 def _made(loop: scf.ForOp) -> int:
-    """32-bit words of the operands that an iteration makes from its own products."""
+    """32-bit words of the operands that an iteration makes from its own products.
+
+    Numbers of 8 bits count as 16, which they are until two threads have exchanged theirs.
+    """
     dots = [op for op in _own(loop.body.block) if isinstance(op, Dot)]
-    made = {op for dot in dots if dot.parent is loop.body.block for op in _made_by(dot)}
-    return sum(_words(op.result) for op in made if _from_products(op))
+    inner = (dot for dot in dots if dot.parent is loop.body.block)
+    made = {op for dot in inner for op in _made_by(dot) if _from_products(op)}
+    words = (max(_words(op.result), math.prod(shape_of(op.result.type)) // 2) for op in made)
+    return sum(words)
 
 
 def _made_by(dot: Dot) -> list[Map]:
