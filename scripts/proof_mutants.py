@@ -30,13 +30,23 @@ sys.path[:0] = [str(ROOT / p) for p in ("tests/simulate", "src")]
 
 import numpy as np  # noqa: E402
 from launches import LAUNCHES, Small  # noqa: E402
-from mutations import Mutant, bounds, mutants, mutate, rewired, why_it_is_safe  # noqa: E402
-from xdsl.dialects.builtin import ModuleOp  # noqa: E402
+from mutations import (  # noqa: E402
+    Mutant,
+    bounds,
+    mutants,
+    mutate,
+    rewired,
+    sites,
+    why_it_is_safe,
+)
+from xdsl.dialects.builtin import IntAttr, ModuleOp  # noqa: E402
+from xdsl.ir import SSAValue  # noqa: E402
 
 from tawa.base.errors import TawaError  # noqa: E402
 from tawa.cli.check_sweep import Chosen, Sweep  # noqa: E402
 from tawa.driver.compiled import spec_of  # noqa: E402
 from tawa.hopper.dialect.structure import Role  # noqa: E402
+from tawa.hopper.dialect.types import BarrierType  # noqa: E402
 from tawa.simulate import check, prove  # noqa: E402
 from tawa.simulate.interpret.launch import arrays_of  # noqa: E402
 from tawa.simulate.interpret.limits import LimitReached, Limits  # noqa: E402
@@ -198,7 +208,21 @@ def why(tried: Tried, mutant: Mutant, found: str) -> str:
         return "redundant"
     if found == "survives" and mutant.op in FIRST_OR_LAST:
         return "nobody waits"
+    if found == "survives" and mutant.op == "hopper.mbarrier_init" and _waited_first(tried, mutant):
+        return "nobody waits"
     return UNEXPLAINED
+
+
+def _waited_first(tried: Tried, mutant: Mutant) -> bool:
+    """Whether a barrier of one slot is waited for once: a launch that goes on found it passed.
+
+    Then nobody had had the slot before, and whoever returns it returns it to nobody.
+    """
+    barrier: SSAValue = sites(tried.module)[mutant.number].operands[0]
+    users = [use.operation for use in barrier.uses]
+    waits = [op for op in users if op.name == "hopper.mbarrier_wait"]
+    once = len(waits) == 1 and isinstance(waits[0].parent_op(), Role)
+    return once and barrier.type == BarrierType(IntAttr(1))
 
 
 def counted(rows: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
