@@ -27,6 +27,19 @@ def test_all_levels_do_what_python_does(first: int, tmp_path: Path) -> None:
         assert not outcome.bad, f"seed {seed}: {outcome.verdict} {outcome.where}\n{outcome.text}"
 
 
+@pytest.mark.parametrize("relation", ["half columns", "shifted", "one"])
+def test_rows_that_begin_anywhere_are_stored(relation: str, tmp_path: Path) -> None:
+    """Eight halves a row, which one access would store if they began at a multiple of 16 bytes."""
+    body = [
+        "r, c = tl.arange(0, 32), tl.arange(0, 8)",
+        "value = (r[:, None] + c[None, :]).to(tl.float16)",
+        "tl.store(y + r[:, None] * wide + c[None, :], value, mask=r[:, None] < height)",
+    ]
+    shape = Shape(32, 8, 1, 1, (0, 0), 16, relation, "float16")
+    stored = Program(0, shape, body, {"num_warps": 1}, 1, (), frozenset())
+    assert compared(stored, tmp_path, ptx=True).verdict == "right"
+
+
 def test_a_seed_is_one_program() -> None:
     assert program(5).source == program(5).source != program(6).source
     assert {program(seed).shape.relation for seed in range(30)} == set(RELATIONS)

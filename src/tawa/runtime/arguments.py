@@ -239,8 +239,7 @@ def _torch(tensor: Any) -> Classified:
     kind = _TORCH.get(key)
     if kind is None:
         seen = view(tensor)
-        aligned = key[1] or seen.device == HOST
-        kind = _TORCH[key] = kind_of(f"*{seen.element_type}", aligned, False, seen.device, "torch")
+        kind = _TORCH[key] = kind_of(f"*{seen.element_type}", key[1], False, seen.device, "torch")
     return kind, address if key[2] != HOST else host_array(tensor)
 
 
@@ -251,7 +250,7 @@ def _placed(value: Any) -> Classified:
     """What libraries pass for a tensor of PyTorch: an address with a type, as Triton takes it."""
     seen = view(value)
     on_host = seen.device == HOST
-    aligned = on_host or not seen.pointer % ALIGNMENT
+    aligned = not seen.pointer % ALIGNMENT
     kind = kind_of(f"*{seen.element_type}", aligned, False, seen.device, "torch")
     return kind, host_array(value) if on_host else seen.pointer
 
@@ -259,7 +258,7 @@ def _placed(value: Any) -> Classified:
 def _array(value: Any) -> Classified:
     seen = view(value)
     library = type(value).__module__.partition(".")[0]
-    divisible = seen.device == HOST or not seen.pointer % ALIGNMENT
+    divisible = not seen.pointer % ALIGNMENT
     passed = value if seen.device == HOST else seen.pointer
     return kind_of(f"*{seen.element_type}", divisible, False, seen.device, library), passed
 
