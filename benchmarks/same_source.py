@@ -28,6 +28,7 @@ import torch
 from rows import Run
 from same_source_case import DEVICE, Case, compiled_by, descriptors_of, random
 
+from tawa.driver.variants import settle
 from tawa.runtime.timing import Stopwatch, interleaved
 
 Work = Callable[[], Any]
@@ -315,10 +316,12 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
     exact = case.exact is not None
     contenders = compared(run, case)
     if options.untimed:
+        settle()
         times = {impl: f"{found.milliseconds:.4f}" for impl, found in contenders.items()}
         print(f"{case}: not soaked, {times}", flush=True)
         return None
     works = {impl: f.work for impl, f in contenders.items() if f.work is not None}
+    settle()  # what launches would have been given after a second
     with run.sampler.sampling():
         times = interleaved(works, soak=options.soak, window=options.window,
                             on_turn=run.sampler.turn)  # fmt: skip

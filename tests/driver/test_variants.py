@@ -120,10 +120,11 @@ def test_a_size_is_ranked_once_and_looked_at_once():
     ]  # fmt: skip
 
 
-def test_a_launch_does_no_more_while_a_variant_is_coming():
+def test_a_launch_does_no_more_while_a_variant_is_coming(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(variants, "IN_USE", 0.0)
     alone, beside = Kernel({WRITTEN: 10.0}), Kernel({WRITTEN: 10.0, TALL: 5.0})
     plain, made = alone.variants(), beside.variants()
-    for variants_ in (plain, made):
+    for variants_ in (plain, made, plain, made):
         variants_.launch((1,), ("x", 100), 0)
     again = calls_made(lambda: made.launch((1,), ("x", 100), 0))  # not asked for a second time
     assert again == calls_made(lambda: plain.launch((1,), ("x", 100), 0))
@@ -132,6 +133,36 @@ def test_a_launch_does_no_more_while_a_variant_is_coming():
     made.launch((1,), ("x", 100), 0)
     assert beside.built == [TALL]
     assert beside.taken == TALL
+
+
+def test_what_is_tried_for_a_moment_is_not_compiled(monkeypatch: pytest.MonkeyPatch):
+    """A tuner launches each of its configurations for less than `IN_USE`."""
+    now = [100.0]
+    monkeypatch.setattr("tawa.driver.variants.time.monotonic", lambda: now[0])
+    kernel = Kernel({WRITTEN: 10.0, TALL: 5.0})
+    kernel.gate.set()
+    made = kernel.variants()
+    for _ in range(1000):
+        made.launch((1,), ("x", 100), 0)
+        now[0] += variants.IN_USE / 1001
+    assert kernel.built == []
+    assert made._coming == {}
+    now[0] = 101.0
+    made.launch((1,), ("x", 100), 0)
+    made.settle()
+    made.launch((1,), ("x", 100), 0)
+    assert kernel.built == [TALL]
+    assert kernel.taken == TALL
+
+
+def test_all_that_was_asked_for_is_compiled_to_measure():
+    kernel = Kernel({WRITTEN: 10.0, TALL: 5.0})
+    kernel.gate.set()
+    made = kernel.variants()
+    made.launch((1,), ("x", 100), 0)
+    variants.settle()
+    made.launch((1,), ("x", 100), 0)
+    assert kernel.taken == TALL
 
 
 def test_launches_that_take_turns_are_ranked_and_compared_once():

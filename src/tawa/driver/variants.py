@@ -7,7 +7,10 @@ was asked for does not: no launch waits for it. A kernel has at most `MOST` vari
 
 from __future__ import annotations
 
+import math
 import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -26,6 +29,12 @@ if TYPE_CHECKING:
 MOST = 3
 """Variants of one kernel, for one set of argument types and options."""
 
+IN_USE = 1.0
+"""Seconds for which a kernel is launched before a better variant is compiled beside it.
+
+What a tuner tries and drops is launched for less, and compiling takes time from its launches.
+"""
+
 
 class Loaded(NamedTuple):
     """A variant, and how to launch it."""
@@ -34,7 +43,7 @@ class Loaded(NamedTuple):
     launch: Launch
 
 
-@dataclass
+@dataclass(eq=False)
 class Variants:
     """The variants of one kernel; `launch` is how to launch it."""
 
@@ -53,6 +62,8 @@ class Variants:
     found: dict[Key, Loaded]
     gain: float
     """Part of the time that a further variant has to save."""
+    _wanted: dict[Key, float] = field(default_factory=dict[Key, float])
+    """What is compiled if launches go on, and when it was asked for."""
     _coming: dict[Key, threading.Thread] = field(default_factory=dict[Key, threading.Thread])
     _arrived: list[Key] = field(default_factory=list[Key])
     """What was compiled beside and has not been loaded."""
@@ -76,10 +87,13 @@ class Variants:
             self._load_arrived()
         if sizes != self._last:
             self._turn(sizes)
+        if self._wanted:
+            self._begin(time.monotonic() - IN_USE)
         self.current.launch(grid, values, stream)
 
     def settle(self) -> None:
-        """Wait for the variants that are being compiled."""
+        """Compile the variants that launches asked for, and wait for them."""
+        self._begin(math.inf)
         for thread in list(self._coming.values()):
             thread.join()
 
@@ -123,9 +137,20 @@ class Variants:
         return found
 
     def _ask(self, key: Key) -> None:
+        """Have a variant compiled beside the launches, if they go on."""
+        asked = self._coming.keys() | self._wanted.keys()
+        if key not in asked and len(self.found) + len(asked) < MOST:
+            self._wanted[key] = time.monotonic()
+            WAITING.add(self)
+
+    def _begin(self, before: float) -> None:
+        """Begin to compile what was asked for before a time."""
+        for key in [key for key, asked in self._wanted.items() if asked <= before]:
+            del self._wanted[key]
+            self._compile(key)
+
+    def _compile(self, key: Key) -> None:
         """Compile a variant beside the launches."""
-        if key in self._coming or len(self.found) + len(self._coming) >= MOST:
-            return
 
         def work() -> None:
             try:
@@ -155,6 +180,16 @@ class Variants:
             self.found[key] = loaded
         else:
             self._rejected.add(key, crowded=False)
+
+
+WAITING: weakref.WeakSet[Variants] = weakref.WeakSet()
+"""Kernels whose launches have asked for variants."""
+
+
+def settle() -> None:
+    """Compile all that launches asked for, as if they had gone on, and wait for it: to measure."""
+    for variants in list(WAITING):
+        variants.settle()
 
 
 MOST_SIZES = 1024
