@@ -25,7 +25,7 @@ OPSET = 20
 
 @dataclass(frozen=True)
 class Step:
-    """An operator: `@` is the result before it, `^` the one before the whole round."""
+    """An operator: `@` is the result before it, `^` that before the round, `%2` the third in it."""
 
     op: str
     inputs: tuple[str, ...] = ("@",)
@@ -54,6 +54,8 @@ KINDS: dict[str, tuple[Step, ...]] = {
     "Slice, from 1": step("Slice", "one", "most", "row"),
     "Slice, to a number": step("Slice", "one", "far", "row"),
     "Slice, to the last": step("Slice", "zero", "last", "row"),
+    "Slice, within": step("Slice", "one", "last", "row"),
+    "Slice, within, steps": step("Slice", "one", "last", "row", "two"),
     "Slice, steps": step("Slice", "zero", "most", "row", "two"),
     "Split": step("Split", outputs=2, axis=2, num_outputs=2),
     "Concat": step("Concat", "x", axis=2),
@@ -68,8 +70,33 @@ KINDS: dict[str, tuple[Step, ...]] = {
     "Einsum": step("Einsum", "square", equation="bchw,wk->bchk"),
     "SpaceToDepth and back": (Step("SpaceToDepth", ("@",), {"blocksize": 2}),
                               Step("DepthToSpace", ("@",), {"blocksize": 2})),
+    "Transpose": step("Transpose", perm=[0, 1, 3, 2]),
+    "MatMul": step("MatMul", "square"),
+    "Cast": step("Cast", to=TensorProto.FLOAT),
+    "Softmax": step("Softmax"),
     "attention": (Step("Transpose", ("@",), {"perm": [0, 1, 3, 2]}), Step("MatMul", ("^", "@")),
                   Step("Softmax"), Step("MatMul", ("@", "^")), Step("Add", ("@", "^"))),
+    "view, as exported": (
+        Step("Shape", ("^",)), Step("Gather", ("%0", "first")), Step("Gather", ("%0", "third")),
+        Step("Unsqueeze", ("%1", "zero")), Step("Unsqueeze", ("%2", "zero")),
+        Step("Concat", ("%3", "four", "%4", "last"), {"axis": 0}), Step("Reshape", ("^", "%5"))),
+    "flatten and back, as exported": (
+        Step("Shape", ("^",)), Step("Gather", ("%0", "first")), Step("Gather", ("%0", "third")),
+        Step("Gather", ("%0", "fourth")), Step("Mul", ("%2", "%3")),
+        Step("Unsqueeze", ("%1", "zero")), Step("Unsqueeze", ("%4", "zero")),
+        Step("Concat", ("%5", "four", "%6"), {"axis": 0}), Step("Reshape", ("^", "%7")),
+        Step("Reshape", ("%8", "%0"))),
+    "halves, as exported": (
+        Step("Shape", ("^",)), Step("Gather", ("%0", "fourth")), Step("Div", ("%1", "third")),
+        Step("Unsqueeze", ("%2", "zero")), Step("Slice", ("^", "zero", "%3", "last")),
+        Step("Slice", ("^", "%3", "most", "last")), Step("Neg", ("%5",)),
+        Step("Concat", ("%6", "%4"), {"axis": 3})),
+    "expand and where, as exported": (
+        Step("Shape", ("^",)), Step("Expand", ("mask", "%0")), Step("Where", ("%1", "^", "x"))),
+    "resize by sizes, as exported": (
+        Step("Shape", ("^",)), Step("Slice", ("%0", "zero", "two", "zero")),
+        Step("Slice", ("%0", "two", "most", "zero")), Step("Mul", ("%2", "two")),
+        Step("Concat", ("%1", "%3"), {"axis": 0}), Step("Resize", ("^", "", "", "%4"))),
     "residual": (Step("Conv", ("@", "w"), SAME), Step("Relu"), Step("Conv", ("@", "w"), SAME),
                  Step("Add", ("@", "^"))),
 }  # fmt: skip
@@ -82,7 +109,8 @@ def nodes_of(steps: tuple[Step, ...], count: int) -> list[NodeProto]:
     for i in range(count):
         one = steps[i % len(steps)]
         first = last if i % len(steps) == 0 else first
-        names = {"@": last, "^": first}
+        start = i - i % len(steps)
+        names = {"@": last, "^": first, **{f"%{k - start}": f"t{k}" for k in range(start, i)}}
         inputs = [names.get(name, name.format(i)) for name in one.inputs]
         outputs = [f"t{i}", *(f"u{i}_{k}" for k in range(1, one.outputs))]
         nodes.append(helper.make_node(one.op, inputs, outputs, **one.attributes))
@@ -108,6 +136,7 @@ def model_of(steps: tuple[Step, ...], count: int) -> ModelProto:
         "zero": [0], "one": [1], "two": [2], "row": [2], "last": [-1], "far": [10**6],
         "most": [2**63 - 1], "places": [0, 2, 1], "around": [0, 0, 1, 1, 0, 0, 1, 1],
         "ones": [1, 1, 1, 1], "to": [0, 0, -1, 4],
+        "first": 0, "third": 2, "fourth": 3, "four": [4],
     }  # fmt: skip
     arrays: dict[str, np.ndarray] = {
         name: np.array(values, np.int64) for name, values in numbers.items()

@@ -43,3 +43,16 @@ def uncollected() -> Generator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@contextmanager
+def acyclic() -> Generator[None]:
+    """Look for no garbage in cycles inside, nor afterwards among what is made inside.
+
+    Else the collector would look through all of it at the end. It counts as old at once.
+    """
+    with uncollected():
+        yield
+        if not gc.get_freeze_count():  # else what somebody has set aside would come back
+            gc.freeze()
+            gc.unfreeze()

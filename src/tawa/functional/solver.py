@@ -252,8 +252,13 @@ class Solver:
         key = self._next
         self._next += 1
         self._parked[key] = constraint
+        watchers = self._watchers
         for variable in self.constraint_variables(constraint):
-            self._watchers.setdefault(variable, []).append(key)
+            waiting = watchers.get(variable)
+            if waiting is None:
+                watchers[variable] = [key]
+            else:
+                waiting.append(key)
 
     def constraint_variables(self, constraint: Constraint) -> dict[Variable, None]:
         """The unknowns that a constraint depends on."""

@@ -51,7 +51,7 @@ from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.base.errors import TawaError
 from tawa.base.source import Span
-from tawa.functional.recursion import uncollected
+from tawa.functional.recursion import acyclic
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Term, Variable
 
@@ -146,7 +146,7 @@ class ModelInference:
         what holds where some are 0.
         """
         _refuse_unknown(self.model.graph, (overrides or {}).keys())
-        with uncollected():
+        with acyclic():
             return self._run(overrides, constants)
 
     def _run(

@@ -81,7 +81,7 @@ class View:
     """What a walk found out, in terms of a walk's symbols."""
 
     def __init__(self, walk: ModelShapes, into: ModelShapes) -> None:
-        self.walk, self.into = walk, into
+        self.values, self.solver, self.shown_by = walk.values, walk.solver, into.solver
         self.known = {v for dim in into.symbols.values() for v in dim.variables()}
         self.names: dict[Variable, Dim] = {
             variable: into.symbols[symbol]
@@ -111,7 +111,7 @@ class View:
             if not isinstance(atom, Floor):
                 continue
             for other, sizes in self.rooms.items():
-                if isinstance(other, Floor) and within(atom, [other]) is not atom:
+                if isinstance(other, Floor) and within(atom, [other])[0] is not atom.numerator:
                     found.update(sizes)
                 if len(found) > MAX_CONDITIONS:
                     return None
@@ -123,15 +123,15 @@ class View:
 
     def dims(self, name: str) -> Dims | None:
         """The sizes of a value."""
-        dims = self.walk.values.get(name, UNKNOWN).dims
+        dims = self.values.get(name, UNKNOWN).dims
         return None if dims is None else tuple(self._dim(dim) for dim in dims)
 
     def _dim(self, dim: Dim) -> Dim:
         """The size, if windows have room; it is unknown elsewhere."""
         found = self._shown.get(dim)
         if found is None:
-            known = self.walk.solver.dim(dim)
-            needed, unknown = self._needed(known), self.into.solver.fresh_count()
+            known = self.solver.dim(dim)
+            needed, unknown = self._needed(known), self.shown_by.fresh_count()
             sizes = tuple(self._renamed(size) for size in needed or ())
             found = unknown if needed is None else unless(self._renamed(known), unknown, sizes)
             self._shown[dim] = found

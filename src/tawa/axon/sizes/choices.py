@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import insort
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import filterfalse
 from operator import attrgetter
 from typing import ClassVar
 
 from tawa.axon.sizes.dims import ONE, Dim
 from tawa.axon.sizes.interned import once
-from tawa.axon.sizes.monomials import Atom, Replace
+from tawa.axon.sizes.monomials import Atom, Replace, united
+from tawa.axon.sizes.polynomials import MOST_GROWING
+from tawa.functional.terms import Variable
 
 SORTED_BY = attrgetter("key")
 """What puts options in order."""
+
+IS_VARIABLE = attrgetter("is_variable")
+"""Whether an option is a variable alone: of two different ones, either can be the larger."""
 
 IS_MINIMUM = attrgetter("is_minimum")
 """Whether an option is the smallest of several."""
@@ -44,6 +51,16 @@ class Largest(Atom):
             return Dim.of(self)
         return largest(options)
 
+    @once
+    def composed(self) -> dict[Dim, None]:
+        """The options that are no variables: a set that is not to be changed."""
+        return dict.fromkeys(filterfalse(IS_VARIABLE, self.options))
+
+    @once
+    def growing(self) -> dict[Variable, None]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of any option."""
+        return united([option.growing for option in self.options[:MOST_GROWING]])
+
     def least(self) -> int | None:
         """The best bound of an option."""
         bounds = [b for b in (option.least() for option in self.options) if b is not None]
@@ -66,6 +83,8 @@ def largest(options: Iterable[Dim]) -> Dim:
     numbers = [option.constant for option in options]
     if None not in numbers:
         return Dim.of(max(number for number in numbers if number is not None))
+    first = options[0].sole_factor
+    start = first if isinstance(first, Largest) else None
     flat = [_flattened(option) for option in options]
     if sum(map(len, flat)) > len(options):
         parts = dict.fromkeys(part for inner in flat for part in inner)
@@ -73,10 +92,10 @@ def largest(options: Iterable[Dim]) -> Dim:
             if len(inner) == len(parts):
                 return option
         options = list(parts)
-    kept = _undominated(options)
+    kept = _undominated(options, start)
     if len(kept) == 1:
         return kept[0]
-    return incomparable(kept)
+    return Dim.of(Largest(_in_order(kept, start.options if start else ())))
 
 
 def incomparable(options: Iterable[Dim]) -> Dim:
@@ -84,22 +103,37 @@ def incomparable(options: Iterable[Dim]) -> Dim:
     return Dim.of(Largest(tuple(sorted(options, key=SORTED_BY))))
 
 
+def _in_order(options: Collection[Dim], start: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Dimensions by their keys: those that they may start with are so already."""
+    found = list(options)
+    if len(found) == len(start) + 1 and tuple(found[:-1]) == start:
+        last = found.pop()
+        insort(found, last, key=SORTED_BY)
+    else:
+        found.sort(key=SORTED_BY)
+    return tuple(found)
+
+
 def _flattened(option: Dim) -> tuple[Dim, ...]:
     """The options of a maximum, or of one with a number added; else the dimension itself."""
     factor = option.counted_factor
     if not isinstance(factor, Largest):
         return (option,)
-    return tuple([part + option.offset for part in factor.options])
+    offset = option.offset
+    return tuple([part + offset for part in factor.options]) if offset else factor.options
 
 
-def _undominated(options: list[Dim]) -> list[Dim]:
-    """Those of which no other is provably not below them."""
+def _undominated(options: list[Dim], start: Largest | None = None) -> list[Dim]:
+    """Those of which no other is provably not below them. They may start with a maximum's."""
     if len(options) == 2:
         return _undominated_pair(*options)
     kept: dict[Dim, None] = {}
     composed: dict[Dim, None] = {}  # of two different variables, either can be the larger
+    if start is not None:
+        kept, composed = dict.fromkeys(start.options), dict(start.composed)
+        options = options[len(kept) :]
     for option in options:
-        is_plain = option.sole_variable is not None
+        is_plain = option.is_variable
         rivals = composed if is_plain else kept
         if option in kept or (rivals and any(_not_below(other, option) for other in rivals)):
             continue
@@ -114,11 +148,10 @@ def _undominated(options: list[Dim]) -> list[Dim]:
 
 def _undominated_pair(one: Dim, other: Dim) -> list[Dim]:
     """Of two different dimensions, those that the other is not provably as large as."""
-    if one.sole_variable is not None and other.sole_variable is not None:
+    if one.is_variable and other.is_variable:
         return [one, other]
-    if _not_below(one, other):
-        return [one]
-    return [other] if _not_below(other, one) else [one, other]
+    first = _larger(one, other)
+    return [one, other] if first is None else [first]
 
 
 def _weakest(bounds: Iterable[int | None]) -> int | None:
@@ -168,18 +201,20 @@ def joined(options: Iterable[Dim]) -> Dim:
     """What compatible dimensions broadcast to."""
     kept: dict[Dim, None] = {}
     added: dict[Dim, None] = {}
+    start: tuple[Dim, ...] = ()
     for option in options:
         inner = option.sole_factor
         if isinstance(inner, Joined):
+            start = start or inner.options
             kept.update(dict.fromkeys(inner.options))
         else:
             kept[option] = added[option] = None  # of the others it is known that they can be 1
     kept.pop(ONE, None)
     if len(kept) <= 1:
         return next(iter(kept), ONE)
-    known = [option for option in kept if option in added and is_not_one(option)]
+    known = {option for option in added if option in kept and is_not_one(option)}
     if known:
-        return known[0]
+        return next(option for option in kept if option in known)
     if any(map(IS_MINIMUM, kept)):
         lesser = [option for option in kept if option.is_minimum]
         cut = {option for option in lesser for other in kept if is_cut(option, other) is not None}
@@ -188,7 +223,7 @@ def joined(options: Iterable[Dim]) -> Dim:
             return next(iter(kept))
     if all(map(IS_POSITIVE, kept)):
         return largest(kept)
-    return Dim.of(Joined(tuple(sorted(kept, key=SORTED_BY))))
+    return Dim.of(Joined(_in_order(kept, start)))
 
 
 def is_cut(dim: Dim, other: Dim) -> list[Dim] | None:
@@ -226,7 +261,35 @@ def is_not_one(dim: Dim) -> bool:
 def smallest(options: Iterable[Dim]) -> Dim:
     """The smallest of several dimensions."""
     options = list(dict.fromkeys(options))
-    return options[0] if len(options) == 1 else -largest([-option for option in options])
+    if len(options) == 1:
+        return options[0]
+    if len(options) > 2 or any(map(_is_least, options)):
+        return -largest([-option for option in options])
+    one, other = options
+    first = _larger(other, one)
+    if first is None:
+        return -incomparable([-one, -other])
+    return one if first is other else other
+
+
+def _is_least(dim: Dim) -> bool:
+    """Whether a dimension is the smallest of several plus a number."""
+    terms = dim.symbols.terms
+    if len(terms) != 1 or terms[0][1] != -1:
+        return False
+    return isinstance(terms[0][0][0][0], Largest)
+
+
+def _larger(one: Dim, other: Dim) -> Dim | None:
+    """Of two dimensions the one that is provably not below the other, if that is known."""
+    if one.constant is not None or other.constant is not None:
+        first = _not_below(one, other)
+        return one if first else other if _not_below(other, one) else None
+    difference = one - other
+    if (low := difference.least()) is not None and low >= 0:
+        return one
+    high = difference.most()
+    return other if high is not None and high <= 0 else None
 
 
 def _not_below(left: Dim, right: Dim) -> bool:

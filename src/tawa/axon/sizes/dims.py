@@ -22,12 +22,11 @@ from tawa.axon.sizes.monomials import (
     Factor,
     Monomial,
     Replace,
-    free_of,
     join,
     monomial_key,
     quotient_monomial,
 )
-from tawa.axon.sizes.polynomials import Polynomial
+from tawa.axon.sizes.polynomials import Polynomial, common_monomial, is_free
 from tawa.functional.terms import Term, Variable
 
 LEAST = {"dim": 1, "count": 0}
@@ -92,7 +91,11 @@ class Dim(Polynomial):
         if isinstance(other, int):
             return self.plus(-other)
         number = other.constant
-        return _sum(self, other, -1) if number is None else self.plus(-number)
+        if number is not None:
+            return self.plus(-number)
+        if self.symbols is other.symbols:
+            return _number(self.offset - other.offset)
+        return _sum(self, other, -1)
 
     def __mul__(self, other: Dim | int) -> Dim:
         if isinstance(other, int):
@@ -132,6 +135,8 @@ class Dim(Polynomial):
         if self.offset:
             high = self.symbols._most
             return None if high is None else high + self.offset
+        if is_free(self.terms, 1):
+            return None
         return None if (low := (-self)._least) is None else -low
 
     @once
@@ -144,25 +149,15 @@ class Dim(Polynomial):
             if _is_lone(monomial):
                 low = factor_least(monomial[0][0]) if c > 0 else factor_most(monomial[0][0])
                 return None if low is None else low * c
+        if is_free(self.terms, -1):
+            return None
         shared = content(self)
         if not shared:
             return 0
-        if self._falls_freely:
-            return None
-        symbols = self.terms if shared == 1 else tuple((m, c // shared) for m, c in self.terms)
-        low = _least_of(Dim(symbols))
+        if shared == 1:
+            return _least_of(self)
+        low = _least_of(Dim(tuple((m, c // shared) for m, c in self.terms)))
         return None if low is None else low * shared
-
-    @property
-    def _falls_freely(self) -> bool:
-        """Whether a variable in one term alone makes it as small as one likes."""
-        for monomial, c in self.terms:
-            if c < 0 and len(monomial) == 1 and isinstance(monomial[0][0], Variable):
-                variable = monomial[0][0]
-                others = (f for other, _ in self.terms if other is not monomial for f, _ in other)
-                if not any(variable in free_of(factor) for factor in others):
-                    return True
-        return False
 
     def least_of_terms(self) -> int | None:
         """The sum of the terms' bounds."""
@@ -367,6 +362,11 @@ class Floor(Atom):
             return Dim.of(self)
         return floor_quotient(top, bottom)
 
+    @once
+    def growing(self) -> dict[Variable, None]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Those of the numerator, if it is divided by a positive number."""
+        return self.numerator.growing if (self.denominator.constant or 0) > 0 else {}
+
     def least(self) -> int | None:
         """The bound of a quotient by a number."""
         low, divisor = self.numerator.least(), self.denominator.constant
@@ -387,25 +387,19 @@ def _least_of_quotients(dim: Dim) -> int | None:
 
     They are quotients by numbers, or by sizes that they are multiplied by.
     """
-    if not any(isinstance(factor, Floor) for factor in dim.factors):
-        return None
     floors = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))}
-    others = floors.values() if len(floors) > 1 else ()
-    found = {m: (floor, within(floor, others)) for m, floor in floors.items()}
-    inside = {f for _, shown in found.values() for f in shown.numerator.atoms()}
-    found = {m: (floor, shown) for m, (floor, shown) in found.items() if floor not in inside}
+    if not floors:
+        return None
+    found = {m: shown for m, shown in zip(floors, _shown(*floors.values()), strict=True) if shown}
     if not found:
         return None  # those inside come later
-    common = lcm(*(shown.denominator.constant or 1 for _, shown in found.values()))
+    common = lcm(*(divisor.constant or 1 for _, divisor in found.values()))
     sums: dict[Monomial, int] = {}
     for monomial, c in dim.terms:
         if monomial in found:
-            floor, shown = found[monomial]
-            divisor, by = shown.denominator.constant or 1, shown.denominator.sole_variable
-            left = ((f, power - (f is by)) for f, power in monomial if f is not floor)
-            rest = tuple((factor, power) for factor, power in left if power)
-            quotient = shown.numerator - (shown.denominator - 1 if c > 0 else 0)
-            terms, c = (quotient * Dim(((rest, 1),))).terms, c * (common // divisor)
+            numerator, divisor = found[monomial]
+            terms = _replacing(monomial, floors[monomial], numerator, divisor, c > 0)
+            c *= common // (divisor.constant or 1)
         else:
             terms, c = ((monomial, 1),), c * common
         for product, d in terms:
@@ -414,21 +408,52 @@ def _least_of_quotients(dim: Dim) -> int | None:
     return None if low is None else -(-low // common)
 
 
-def within(floor: Floor, others: Iterable[Floor]) -> Floor:
-    """A quotient as one of another quotient by a number, if it is: `x // 8` as `(x // 4) // 2`."""
+@lru_cache(MAX_KEPT)
+def _shown(*floors: Floor) -> tuple[tuple[Dim, Dim] | None, ...]:
+    """What is divided by what in quotients, of each other if they are; None for those inside."""
+    shown = [within(floor, floors if len(floors) > 1 else ()) for floor in floors]
+    inside = {factor for numerator, _ in shown for factor in numerator.atoms()}
+    pairs = zip(floors, shown, strict=True)
+    return tuple([None if floor in inside else one for floor, one in pairs])
+
+
+def _replacing(
+    monomial: Monomial, floor: Floor, numerator: Dim, divisor: Dim, is_low: bool
+) -> Iterable[tuple[Monomial, int]]:
+    """What a product with a quotient in it is by its divisor at least, or else at most."""
+    if len(monomial) == 1 and divisor.constant is not None:
+        least = ((), 1 - divisor.constant)
+        return (*numerator.terms, least) if is_low else numerator.terms
+    by = divisor.sole_variable
+    left = ((f, power - (f is by)) for f, power in monomial if f is not floor)
+    rest = tuple((factor, power) for factor, power in left if power)
+    quotient = numerator - (divisor - 1 if is_low else 0)
+    return (quotient * Dim(((rest, 1),))).terms
+
+
+def within(floor: Floor, others: Iterable[Floor]) -> tuple[Dim, Dim]:
+    """What is divided by what: another quotient by a number if it can be.
+
+    So `x // 8` is `(x // 4) // 2`.
+    """
     divisor = floor.denominator.constant or 0
-    best, found = 1, floor
+    best, found = 1, (floor.numerator, floor.denominator)
     for other in others:
         by = other.denominator.constant or 0
         if best < by < divisor and divisor % by == 0:
             rest = exact_quotient(floor.numerator - other.numerator, Dim.of(by))
             if rest is not None:
-                best, found = by, Floor(Dim.of(other) + rest, Dim.of(divisor // by))
+                best, found = by, (Dim.of(other) + rest, Dim.of(divisor // by))
     return found
 
 
 def _floor_of(monomial: Monomial) -> Floor | None:
     """The quotient in a product with what is never negative: by a number, or by one of that."""
+    if len(monomial) == 1:
+        factor, power = monomial[0]
+        if not isinstance(factor, Floor) or power != 1 or factor.denominator.constant is None:
+            return None
+        return factor
     floors = [(f, n) for f, n in monomial if isinstance(f, Floor)]
     if len(floors) != 1 or floors[0][1] != 1:
         return None
@@ -449,7 +474,7 @@ def _is_no_less(factor: Factor) -> bool:
 
 def ceil_quotient(top: Dim, bottom: int) -> Dim:
     """`top / bottom` rounded up, for a positive number."""
-    return (top + (bottom - 1)) // bottom
+    return top if bottom == 1 else _quotient_by_number(top, bottom, bottom - 1)
 
 
 def content(dim: Dim) -> int:
@@ -554,19 +579,6 @@ def exact_quotient(top: Dim, bottom: Dim) -> Dim | None:
         quotient[part] = quotient.get(part, 0) + d // c
         top = top - Dim(((part, d // c),)) * bottom
     return None
-
-
-def common_monomial(*dims: Dim) -> Monomial:
-    """The largest monomial that divides all monomials of all the dimensions."""
-    shared: dict[Factor, int] | None = None
-    for dim in dims:
-        for monomial, _ in dim.terms:
-            powers = dict(monomial)
-            if shared is None:
-                shared = powers
-            else:
-                shared = {f: min(p, powers[f]) for f, p in shared.items() if f in powers}
-    return tuple((shared or {}).items())
 
 
 def divide_monomial(dim: Dim, monomial: Monomial) -> Dim:

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd, lcm
 
-from tawa.axon.sizes.constraints import AtLeast, Divides
+from tawa.axon.sizes.constraints import AtLeast, Divides, Equal
 from tawa.axon.sizes.dims import (
     ZERO,
     Dim,
     Floor,
-    common_monomial,
     content,
     divide_monomial,
     exact_quotient,
@@ -22,6 +21,7 @@ from tawa.axon.sizes.dims import (
 )
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.monomials import Factor, Monomial
+from tawa.axon.sizes.polynomials import common_monomial
 from tawa.axon.sizes.products import times
 from tawa.axon.sizes.state import SolverState
 from tawa.functional.solver import Clash
@@ -32,6 +32,11 @@ MAX_DIVISOR = 64
 
 MAX_ROOT = 10_000
 """Constant terms above this aren't searched for divisors."""
+
+
+def equal(state: SolverState, constraint: Equal) -> bool:
+    """Decide that two dimensions are equal, if that can be done now."""
+    return solve(state, constraint.left, constraint.right, constraint.origin)
 
 
 def solve(state: SolverState, left: Dim, right: Dim, origin: Origin) -> bool:

@@ -9,7 +9,6 @@ from weakref import ref
 
 T = TypeVar("T")
 
-_interned: dict[Hashable, _Reference] = {}
 _making = RLock()
 """Held while an object takes another's place; another may end meanwhile, in the same thread."""
 
@@ -21,30 +20,33 @@ class Interned:
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
+    _objects: ClassVar[dict[Hashable, _Reference]]
+    """The objects of this class, by their values."""
+
+    def __init_subclass__(cls) -> None:
+        cls._objects = {}
 
     def __new__(cls, *values: Hashable) -> Self:
         """The object of these values."""
-        key = (cls, *values)
-        reference = _interned.get(key)
+        reference = cls._objects.get(values)
         found = None if reference is None else reference()
-        return cls._made(key) if found is None else found
+        return cls._made(values) if found is None else found
 
     @classmethod
-    def _made(cls, key: tuple[Any, ...]) -> Self:
+    def _made(cls, values: tuple[Hashable, ...]) -> Self:
         made = object.__new__(cls)
-        state = made.__dict__
-        for name, value in zip(cls.__match_args__, key[1:], strict=True):
-            state[name] = value
+        made.__dict__.update(zip(cls.__match_args__, values, strict=True))
         made.prepare()
         reference = _Reference(made, _Reference.end)
-        reference.key = key
-        first = _interned.setdefault(key, reference)
+        reference.values = values
+        reference.objects = objects = cls._objects
+        first = objects.setdefault(values, reference)
         if first is reference:
             return made
         with _making:  # another thread was faster, or one that ended is not forgotten yet
-            found = _interned.setdefault(key, reference)()
+            found = objects.setdefault(values, reference)()
             if found is None:
-                _interned[key] = reference
+                objects[values] = reference
             return made if found is None else found
 
     def prepare(self) -> None:
@@ -55,16 +57,17 @@ class Interned:
 
 
 class _Reference(ref[Any]):
-    """A weak reference to the object of a key."""
+    """A weak reference to the object of some values."""
 
-    __slots__ = ("key",)
-    key: Hashable
+    __slots__ = ("objects", "values")
+    values: Hashable
+    objects: dict[Hashable, _Reference]
 
-    def end(self, interned: dict[Hashable, Any] = _interned, making: RLock = _making) -> None:
+    def end(self, making: RLock = _making) -> None:
         """Forget the object, unless another one has taken its place."""
         with making:
-            if interned.get(self.key) is self:
-                del interned[self.key]
+            if self.objects.get(self.values) is self:
+                del self.objects[self.values]
 
 
 class once(Generic[T]):

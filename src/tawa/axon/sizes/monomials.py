@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tawa.axon.sizes.interned import Interned, once
@@ -22,12 +23,22 @@ Extent = tuple[int, int, int]
 """The symbols and numbers of a size, the atoms that are nested, and the largest number."""
 
 
+CHOOSES = attrgetter("chooses")
+"""Whether a part depends on which of several dimensions is chosen."""
+
+
 class Atom(Interned):
     """An indivisible factor that isn't a variable."""
 
     key: tuple[object, ...]
     chooses = False
     """Whether it is one of several dimensions, by what they are."""
+    extent: Extent
+    """How much it is to write."""
+    has_choice: bool
+    """Whether it, or what it is computed from, depends on which dimension is chosen."""
+    free: dict[Variable, None]
+    """The variables inside in order, each once."""
 
     def parts(self) -> tuple[Dim, ...]:
         """The dimensions that it is computed from."""
@@ -38,27 +49,24 @@ class Atom(Interned):
 
         Asked for late, it would be sought through everything that is nested in it.
         """
-        _ = self.extent, self.has_choice, self.free
-
-    @once
-    def extent(self) -> Extent:
-        """How much it is to write."""
-        inner = [part.extent for part in self.parts()]
-        if not inner:
-            return 1, 1, 0
-        weights, depths, magnitudes = zip(*inner, strict=True)
-        return sum(weights) or 1, 1 + max(depths), max(magnitudes)
-
-    @once
-    def has_choice(self) -> bool:
-        """Whether it, or what it is computed from, depends on which dimension is chosen."""
-        return self.chooses or any(part.chooses for part in self.parts())
-
-    @once
-    def free(self) -> dict[Variable, None]:
-        """The variables inside in order, each once."""
         parts = self.parts()
-        return united([p.free for p in parts]) if parts else dict.fromkeys(self.variables())
+        weight = depth = magnitude = 0
+        for part in parts:
+            inner, deep, large = part.extent
+            weight += inner
+            depth = depth if deep < depth else deep
+            magnitude = magnitude if large < magnitude else large
+        state = self.__dict__
+        state["extent"] = (weight or 1, depth + 1, magnitude)
+        state["has_choice"] = self.chooses or any(map(CHOOSES, parts))
+        state["free"] = (
+            united([part.free for part in parts]) if parts else dict.fromkeys(self.variables())
+        )
+
+    @once
+    def growing(self) -> dict[Variable, None]:
+        """Variables with which it surely grows beyond every bound, while all others stay at 1."""
+        return {}
 
     def variables(self) -> Iterator[Variable]:
         """The variables inside."""

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Self
 
 from tawa.axon.sizes.interned import Interned, once
 from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key, united
 from tawa.functional.terms import Term, Variable
+
+MOST_GROWING = 4
+"""How many variables are kept that make a dimension as large as one likes."""
+
+Terms = tuple[tuple[Monomial, int], ...]
+"""Products with their coefficients."""
 
 
 @dataclass(frozen=True, eq=False, init=False, match_args=False)
@@ -20,7 +27,7 @@ class Polynomial(Interned, Term):
     """
 
     __match_args__ = ("terms",)
-    terms: tuple[tuple[Monomial, int], ...]
+    terms: Terms
     offset: int
     """The constant term."""
     constant: int | None
@@ -72,6 +79,11 @@ class Polynomial(Interned, Term):
         return factor if isinstance(factor, Variable) else None
 
     @once
+    def is_variable(self) -> bool:
+        """Whether it is a variable alone."""
+        return self.sole_variable is not None
+
+    @once
     def factors(self) -> dict[Factor, None]:
         """The factors that occur, not looking inside atoms."""
         if self.offset:
@@ -116,6 +128,11 @@ class Polynomial(Interned, Term):
         """How many symbols and numbers it is written with."""
         return self.extent[0]
 
+    @once
+    def growing(self) -> dict[Variable, None]:
+        """Variables with which it grows beyond every bound, while all others stay at 1."""
+        return dict.fromkeys(islice(_growing(self.terms, 1), MOST_GROWING))
+
     def variables(self) -> Iterator[Variable]:
         """The variables, those inside atoms too."""
         for monomial, _ in self.terms:
@@ -146,3 +163,39 @@ class Polynomial(Interned, Term):
 
     def __repr__(self) -> str:
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
+
+
+def _growing(terms: Terms, sign: int) -> Iterator[Variable]:
+    """Variables in one term alone, with which a sum, or its negative, grows beyond every bound."""
+    for monomial, c in terms:
+        if c * sign <= 0 or not monomial:
+            continue
+        factor = monomial[0][0]
+        if len(monomial) == 1:
+            own = (factor,) if isinstance(factor, Variable) else factor.growing
+        else:
+            own = [f for f, _ in monomial if isinstance(f, Variable)]
+            if len(own) < len(monomial):
+                continue
+        for variable in own:
+            others = (f for other, _ in terms if other is not monomial for f, _ in other)
+            if not any(variable in free_of(factor) for factor in others):
+                yield variable
+
+
+def is_free(terms: Terms, sign: int) -> bool:
+    """Whether a variable makes a sum, or its negative, as large as one likes."""
+    return next(_growing(terms, sign), None) is not None
+
+
+def common_monomial(*dims: Polynomial) -> Monomial:
+    """The largest monomial that divides all monomials of all the dimensions."""
+    shared: dict[Factor, int] | None = None
+    for dim in dims:
+        for monomial, _ in dim.terms:
+            powers = dict(monomial)
+            if shared is None:
+                shared = powers
+            else:
+                shared = {f: min(p, powers[f]) for f, p in shared.items() if f in powers}
+    return tuple((shared or {}).items())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tawa.axon.sizes.dims import ONE, Dim, common_monomial, divide_monomial, exact_quotient
+from tawa.axon.sizes.dims import ONE, Dim, divide_monomial, exact_quotient
+from tawa.axon.sizes.polynomials import common_monomial
 
 MAX_WEIGHT = 64
 """Symbols and numbers of a sum above which no factors of it are sought."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from typing import ClassVar
 
 from tawa.axon.sizes import equations, stacks
 from tawa.axon.sizes.choices import is_cut, is_not_one, joined
@@ -54,17 +54,6 @@ class AxonSolver(SolverState):
 
     def __init__(self) -> None:
         super().__init__()
-        self._rules: dict[type[Constraint], Callable[..., bool]] = {
-            Equal: self._equal,
-            Divides: partial(equations.divide, self),
-            AtLeast: partial(equations.bound, self),
-            Compatible: self._compatible,
-            SameShape: self._same_shape,
-            Broadcast: self._broadcast,
-            Position: self._position,
-            MatrixProduct: self._matrix_product,
-            Stacked: partial(stacks.stack, self),
-        }
         self._broadcasts: dict[frozenset[Shape], tuple[int, Shape]] = {}
         """Of operands that wait to be broadcast: the constraint's key, and the result."""
         self.restated: set[Variable] = set()
@@ -101,11 +90,8 @@ class AxonSolver(SolverState):
 
     def attempt(self, constraint: Constraint) -> bool:
         """Decide a constraint if that can be done now."""
-        rule = self._rules.get(type(constraint))
-        return super().attempt(constraint) if rule is None else rule(constraint)
-
-    def _equal(self, constraint: Equal) -> bool:
-        return equations.solve(self, constraint.left, constraint.right, constraint.origin)
+        rule = self.rules.get(type(constraint))
+        return super().attempt(constraint) if rule is None else rule(self, constraint)
 
     def default(self, constraint: Constraint) -> bool:
         """Numbers of no known element type are `i64`, those with a point `f32`.
@@ -331,7 +317,7 @@ class AxonSolver(SolverState):
                 for limit in bounds:
                     self.demand(AtLeast(limit - other, 0, constraint.origin))
                 return True
-        if all(is_not_one(side) for side in (left, right)):
+        if is_not_one(right) and is_not_one(left):
             self.equate_dims(left, right, constraint.origin)
             return True
         return False
@@ -351,6 +337,19 @@ class AxonSolver(SolverState):
             )
             raise Violation(constraint, f"there is no axis {axis} {where}") from None
         return True
+
+    rules: ClassVar[dict[type[Constraint], Callable[..., bool]]] = {
+        Equal: equations.equal,
+        Divides: equations.divide,
+        AtLeast: equations.bound,
+        Compatible: _compatible,
+        SameShape: _same_shape,
+        Broadcast: _broadcast,
+        Position: _position,
+        MatrixProduct: _matrix_product,
+        Stacked: stacks.stack,
+    }
+    """What decides a constraint of each kind."""
 
 
 def _reason(clash: Clash) -> str:
