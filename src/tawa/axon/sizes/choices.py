@@ -12,7 +12,7 @@ from typing import ClassVar
 from tawa.axon.sizes.dims import ONE, Dim
 from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import Atom, Replace, united
-from tawa.axon.sizes.polynomials import MOST_GROWING
+from tawa.axon.sizes.polynomials import MOST_GROWING, Samples
 from tawa.functional.terms import Variable
 
 SORTED_BY = attrgetter("key")
@@ -55,6 +55,16 @@ class Largest(Atom):
     def composed(self) -> dict[Dim, None]:
         """The options that are no variables: a set that is not to be changed."""
         return dict.fromkeys(filterfalse(IS_VARIABLE, self.options))
+
+    @once
+    def samples(self) -> Samples | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The largest of the options' values."""
+        found = [option.samples for option in self.options]
+        known = [samples for samples in found if samples is not None]
+        if len(known) < len(found):
+            return None
+        small, medium, large = map(max, zip(*known, strict=True))
+        return small, medium, large
 
     @once
     def growing(self) -> dict[Variable, None]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -285,20 +295,64 @@ def _larger(one: Dim, other: Dim) -> Dim | None:
     if one.constant is not None or other.constant is not None:
         first = _not_below(one, other)
         return one if first else other if _not_below(other, one) else None
-    difference = one - other
-    if (low := difference.least()) is not None and low >= 0:
+    may_be_first, may_be_other = _may_exceed(one, other), _may_exceed(other, one)
+    if not (may_be_first or may_be_other):
+        return None
+    if may_be_first and _covers(one, other):
         return one
-    high = difference.most()
+    if may_be_other and _covers(other, one):
+        return other
+    difference = one - other
+    if may_be_first and (low := difference.least()) is not None and low >= 0:
+        return one
+    high = difference.most() if may_be_other else None
     return other if high is not None and high <= 0 else None
+
+
+def _may_exceed(left: Dim, right: Dim) -> bool:
+    """Whether no example shows that one dimension can be below another.
+
+    To look for one takes less than to look for a proof in vain.
+    """
+    mine, theirs = left.samples, right.samples
+    if mine is None or theirs is None:
+        return True
+    return mine[0] >= theirs[0] and mine[1] >= theirs[1] and mine[2] >= theirs[2]
 
 
 def _not_below(left: Dim, right: Dim) -> bool:
     """Whether one dimension is provably not below another."""
+    if not _may_exceed(left, right):
+        return False
     if right.constant is not None:
         low = left.least()
         return low is not None and low >= right.constant
     if left.constant is not None:
         high = right.most()
         return high is not None and high <= left.constant
+    if _covers(left, right):
+        return True
     low = (left - right).least()
     return low is not None and low >= 0
+
+
+def _covers(one: Dim, other: Dim) -> bool:
+    """Whether each option of one dimension is no number above an option of the other, or a bound.
+
+    So `x` covers `max(0, x - 1)` if it is never negative. It takes less than a proof by cases.
+    """
+    mine, theirs = one.counted_factor, other.counted_factor
+    offsets = {one.symbols: one.offset}
+    if isinstance(mine, Largest):
+        offsets = {option.symbols: option.offset + one.offset for option in mine.options}
+    elif not isinstance(theirs, Largest):
+        return False
+    shift = other.offset if isinstance(theirs, Largest) else 0
+    for option in theirs.options if isinstance(theirs, Largest) else (other,):
+        goal = option.offset + shift
+        if offsets.get(option.symbols, goal - 1) >= goal:
+            continue
+        low = None if option.constant is None else one.least()
+        if low is None or low < goal:
+            return False
+    return True

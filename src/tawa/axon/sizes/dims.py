@@ -22,12 +22,20 @@ from tawa.axon.sizes.monomials import (
     Factor,
     Monomial,
     Replace,
+    as_variable,
     join,
     monomial_key,
     quotient_monomial,
 )
-from tawa.axon.sizes.polynomials import Polynomial, common_monomial, is_free
-from tawa.functional.terms import Term, Variable
+from tawa.axon.sizes.polynomials import (
+    Polynomial,
+    Samples,
+    common_monomial,
+    content,
+    is_free,
+    may_be_number,
+)
+from tawa.functional.terms import Variable
 
 LEAST = {"dim": 1, "count": 0}
 """The least numbers that variables of a kind stand for."""
@@ -288,13 +296,6 @@ def _replaced(monomial: Monomial, by: dict[Factor, Dim | None]) -> Dim:
     return result
 
 
-def as_variable(term: Term) -> Variable:
-    """The term, which must be a variable."""
-    if not isinstance(term, Variable):
-        raise TypeError(f"{term} is no dimension")
-    return term
-
-
 def collected(terms: dict[Monomial, int]) -> Dim:
     """The polynomial with these coefficients."""
     kept = [(monomial, c) for monomial, c in terms.items() if c]
@@ -361,6 +362,14 @@ class Floor(Atom):
         if top is self.numerator and bottom is self.denominator:
             return Dim.of(self)
         return floor_quotient(top, bottom)
+
+    @once
+    def samples(self) -> Samples | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The quotients, unless one is by 0."""
+        tops, bottoms = self.numerator.samples, self.denominator.samples
+        if tops is None or bottoms is None or 0 in bottoms:
+            return None
+        return tops[0] // bottoms[0], tops[1] // bottoms[1], tops[2] // bottoms[2]
 
     @once
     def growing(self) -> dict[Variable, None]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -477,11 +486,6 @@ def ceil_quotient(top: Dim, bottom: int) -> Dim:
     return top if bottom == 1 else _quotient_by_number(top, bottom, bottom - 1)
 
 
-def content(dim: Dim) -> int:
-    """The greatest common divisor of the coefficients, the constant term's not counted."""
-    return gcd(*[c for monomial, c in dim.terms if monomial])
-
-
 def floor_quotient(top: Dim, bottom: Dim) -> Dim:
     """`top // bottom` in canonical form. Raises ZeroDivisionError."""
     divisor = bottom.constant
@@ -529,7 +533,7 @@ def _quotient_by_number(top: Dim, divisor: int, more: int = 0) -> Dim:
         floor, by = inner
         return whole + _quotient_by_number(floor.numerator, by * divisor, by * offset)
     rest += offset
-    if any(isinstance(factor, Atom) for factor in rest.factors):  # else it has no upper bound
+    if may_be_number(rest, divisor):
         low, high = rest.least(), rest.most()
         if None not in (low, high) and (low or 0) // divisor == (high or 0) // divisor:
             return whole + (low or 0) // divisor

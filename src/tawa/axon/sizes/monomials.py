@@ -64,6 +64,11 @@ class Atom(Interned):
         )
 
     @once
+    def samples(self) -> tuple[int, int, int] | None:
+        """What it is for some values of its variables; None if that isn't known."""
+        return None
+
+    @once
     def growing(self) -> dict[Variable, None]:
         """Variables with which it surely grows beyond every bound, while all others stay at 1."""
         return {}
@@ -144,3 +149,10 @@ def quotient_monomial(top: Monomial, bottom: Monomial) -> Monomial | None:
         else:
             del powers[factor]
     return tuple(powers.items())
+
+
+def as_variable(term: Term) -> Variable:
+    """The term, which must be a variable."""
+    if not isinstance(term, Variable):
+        raise TypeError(f"{term} is no dimension")
+    return term

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from math import gcd
 from typing import Self
 
 from tawa.axon.sizes.interned import Interned, once
@@ -13,6 +14,12 @@ from tawa.functional.terms import Term, Variable
 
 MOST_GROWING = 4
 """How many variables are kept that make a dimension as large as one likes."""
+
+SMALL = {"dim": 1, "count": 0, "integer": -2}
+"""A small number that a variable of a kind can be."""
+
+Samples = tuple[int, int, int]
+"""Values for small variables, for variables that are 3, and for large and different ones."""
 
 Terms = tuple[tuple[Monomial, int], ...]
 """Products with their coefficients."""
@@ -129,6 +136,26 @@ class Polynomial(Interned, Term):
         return self.extent[0]
 
     @once
+    def samples(self) -> Samples | None:
+        """What it is for some values of its variables; None if that isn't known."""
+        offset = self.offset
+        if offset:
+            found = self.symbols.samples
+            return found and (found[0] + offset, found[1] + offset, found[2] + offset)
+        small = medium = large = 0
+        for monomial, c in self.terms:
+            one = other = third = c
+            for factor, power in monomial:
+                found = _samples_of(factor)
+                if found is None:
+                    return None
+                one *= found[0] ** power
+                other *= found[1] ** power
+                third *= found[2] ** power
+            small, medium, large = small + one, medium + other, large + third
+        return small, medium, large
+
+    @once
     def growing(self) -> dict[Variable, None]:
         """Variables with which it grows beyond every bound, while all others stay at 1."""
         return dict.fromkeys(islice(_growing(self.terms, 1), MOST_GROWING))
@@ -165,6 +192,13 @@ class Polynomial(Interned, Term):
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
 
 
+def _samples_of(factor: Factor) -> Samples | None:
+    if not isinstance(factor, Variable):
+        return factor.samples
+    small = SMALL.get(factor.kind)
+    return None if small is None else (small, 3, 10**6 + factor.id * 7919 % 99_991)
+
+
 def _growing(terms: Terms, sign: int) -> Iterator[Variable]:
     """Variables in one term alone, with which a sum, or its negative, grows beyond every bound."""
     for monomial, c in terms:
@@ -199,3 +233,16 @@ def common_monomial(*dims: Polynomial) -> Monomial:
             else:
                 shared = {f: min(p, powers[f]) for f, p in shared.items() if f in powers}
     return tuple((shared or {}).items())
+
+
+def content(dim: Polynomial) -> int:
+    """The greatest common divisor of the coefficients, the constant term's not counted."""
+    return gcd(*[c for monomial, c in dim.terms if monomial])
+
+
+def may_be_number(dim: Polynomial, divisor: int) -> bool:
+    """Whether a quotient by a number may be a number: variables alone have no upper bound."""
+    if not any(isinstance(factor, Atom) for factor in dim.factors):
+        return False
+    samples = dim.samples
+    return samples is None or len({sample // divisor for sample in samples}) == 1
