@@ -40,6 +40,32 @@ def test_rows_that_begin_anywhere_are_stored(relation: str, tmp_path: Path) -> N
     assert compared(stored, tmp_path, ptx=True).verdict == "right"
 
 
+WRITES = {
+    "atomic": "tl.atomic_add(x + (64 + r)[:, None] * wide + c[None, :], one)",
+    "pointers": "tl.store(x + (64 + r)[:, None] * wide + c[None, :], one)",
+    "descriptor": "xd.store([64, 0], one)",
+    "in a loop": "for i in range(n):\n    tl.store(x + (64 + r)[:, None] * wide + c[None, :], one)",
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_operands_of_a_product_are_loaded_where_they_stand(name: str, tmp_path: Path) -> None:
+    """One of them before a store and one after it, both of what is stored to."""
+    body = [
+        "r, c = tl.arange(0, 64), tl.arange(0, 16)",
+        "zero = tl.zeros((64, 16), tl.float32)",
+        "one = (zero + 1.0).to(tl.float16)",
+        "before = xw.load([64, 0])",
+        *WRITES[name].split("\n"),
+        "after = xd.load([64, 0])",
+        "product = tl.dot(after, before, zero)",
+        "tl.store(o + r[:, None] * 16 + c[None, :], product)",
+    ]
+    shape = Shape(64, 16, 64, 1, (0, 0), 32, "one", "float16")
+    made = Program(3, shape, body, {}, 1, (), frozenset())
+    assert compared(made, tmp_path, ptx=True).verdict == "right"
+
+
 def test_a_seed_is_one_program() -> None:
     assert program(5).source == program(5).source != program(6).source
     assert {program(seed).shape.relation for seed in range(30)} == set(RELATIONS)

@@ -11,7 +11,9 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType, i32
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.base.types import shape_of
+from tawa.ir.effects import GLOBAL, ORDER, WRITE, touches
 from tawa.ir.loops import users_in
+from tawa.ir.walking import between
 from tawa.partition.pointer_loads import slot_tile
 from tawa.tile.dialect.ops import (
     DescLoad,
@@ -161,11 +163,18 @@ def needed_before(loads: Sequence[RingLoad]) -> bool:
     return any(home.get_operation_index(op) <= end for op in users)
 
 
+def stored_between(loads: Sequence[RingLoad]) -> bool:
+    """Whether the program writes, or orders accesses, between a slot's loads: they are not one."""
+    inside = between(first(loads), latest(loads))
+    ops = [op for outer in inside for op in outer.walk()]
+    return any(touches(op, GLOBAL, WRITE) or touches(op, ORDER) for op in ops)
+
+
 def apart(rings: Sequence[RingPlan]) -> list[RingPlan]:
     """The rings of one role, which fills a slot and waits for it in turn: all tiles at once."""
     found: list[RingPlan] = []
     for ring in rings:
-        apart = needed_before(ring.loads)
+        apart = needed_before(ring.loads) or stored_between(ring.loads)
         found += [RingPlan([load]) for load in ring.loads] if apart else [ring]
     return found
 
