@@ -224,7 +224,10 @@ class Context:
         return found
 
     def at_least(self, dim: Dim, bound: int) -> None:
-        """Demand that a size is at least `bound`. Raises Clash."""
+        """Demand that a size is at least `bound`, unless it is for all symbols. Raises Clash."""
+        low = dim.least()
+        if low is not None and low >= bound:
+            return
         self.solver.require(AtLeast(dim, bound, self.origin))
         self.solver.note_floor(self.solver.dim(dim), bound)
 

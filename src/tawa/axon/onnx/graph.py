@@ -79,14 +79,15 @@ MAX_RANK = 64
 Overrides = dict[str, Sequence[int | str] | None]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Described:
-    """What is said of a node in messages, and its attributes: the same in each walk."""
+    """What is said of a node, its attributes, and if its schema allows it: as in each walk."""
 
     node: NodeProto
     label: str
     origin: Origin
     attributes: dict[str, AttributeProto]
+    is_checked: bool = False
 
     @classmethod
     def of(cls, node: NodeProto, index: int) -> Described:
@@ -352,7 +353,7 @@ class Walk:
             lambda graph, given: self._branch(graph, given, scope),
             described.attributes, rooms=self.rooms,
         )  # fmt: skip
-        outputs = self._outputs(context, label)
+        outputs = self._outputs(context, described)
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 scope[name] = self._bounded(value, context, label)
@@ -464,8 +465,8 @@ class Walk:
                 found="[" + ", ".join("_" if n is None else str(n) for n in stated) + "]",
             )
 
-    def _outputs(self, context: Context, label: str) -> list[Value]:
-        node = context.node
+    def _outputs(self, context: Context, described: Described) -> list[Value]:
+        node, label = described.node, described.label
         domain = "" if node.domain == "ai.onnx" else node.domain
         of = signature(domain, node.op_type, context.opset)
         rule = RULES.get(f"{domain}:{node.op_type}" if domain else node.op_type)
@@ -474,9 +475,10 @@ class Walk:
             raise UnsupportedModel(f"there is no rule for the operator `{name}`")
         elements = [0] * len(node.output)
         if of is not None:
-            if self.strict:
+            if self.strict and not described.is_checked:
                 check_node(node, of, label)
                 check_inner_graphs(node, self.model.ir_version)
+                described.is_checked = True
             try:
                 elements = element_types(node, of, context.inputs, label)
             except UnsupportedModel:

@@ -27,14 +27,7 @@ from tawa.axon.sizes.monomials import (
     monomial_key,
     quotient_monomial,
 )
-from tawa.axon.sizes.polynomials import (
-    Polynomial,
-    Samples,
-    common_monomial,
-    content,
-    is_free,
-    may_be_number,
-)
+from tawa.axon.sizes.polynomials import Polynomial, Samples, common_monomial, content, may_be_number
 from tawa.functional.terms import Variable
 
 LEAST = {"dim": 1, "count": 0}
@@ -143,7 +136,7 @@ class Dim(Polynomial):
         if self.offset:
             high = self.symbols._most
             return None if high is None else high + self.offset
-        if is_free(self.terms, 1):
+        if self.is_free(1):
             return None
         return None if (low := (-self)._least) is None else -low
 
@@ -157,7 +150,7 @@ class Dim(Polynomial):
             if _is_lone(monomial):
                 low = factor_least(monomial[0][0]) if c > 0 else factor_most(monomial[0][0])
                 return None if low is None else low * c
-        if is_free(self.terms, -1):
+        if self.is_free(-1):
             return None
         shared = content(self)
         if not shared:
@@ -515,17 +508,11 @@ def _quotient_by_number(top: Dim, divisor: int, more: int = 0) -> Dim:
         return _quotient_by_number(floor.numerator, by * divisor, by * (top.offset + more))
     whole, rest = ZERO, top.symbols
     number, offset = divmod(top.offset + more, divisor)
-    coefficients = [c for _, c in rest.terms] or [0]
-    if min(coefficients) < 0 or max(coefficients) >= divisor:
-        whole = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c // divisor)))
-        rest = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c % divisor)))
+    if divisor == 1 or rest.counted_factor is None:
+        whole, rest, divisor, offset = _in_lowest_terms(rest, divisor, offset)
     whole += number
     if not rest.terms:
         return whole
-    shared = gcd(content(rest), divisor)
-    if shared > 1:
-        rest = Dim(tuple((monomial, c // shared) for monomial, c in rest.terms))
-        divisor, offset = divisor // shared, offset // shared
     if divisor == 1:
         return whole + rest + offset
     inner = _lone_floor(rest)
@@ -538,6 +525,19 @@ def _quotient_by_number(top: Dim, divisor: int, more: int = 0) -> Dim:
         if None not in (low, high) and (low or 0) // divisor == (high or 0) // divisor:
             return whole + (low or 0) // divisor
     return whole + Dim.of(Floor(rest, Dim.of(divisor)))
+
+
+def _in_lowest_terms(rest: Dim, divisor: int, offset: int) -> tuple[Dim, Dim, int, int]:
+    """`(w, r, d, o)` with `w + (r + o) // d` equal to `(rest + offset) // divisor`."""
+    whole, coefficients = ZERO, [c for _, c in rest.terms] or [0]
+    if min(coefficients) < 0 or max(coefficients) >= divisor:
+        whole = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c // divisor)))
+        rest = Dim(tuple((monomial, n) for monomial, c in rest.terms if (n := c % divisor)))
+    shared = gcd(content(rest), divisor)
+    if shared > 1:
+        rest = Dim(tuple((monomial, c // shared) for monomial, c in rest.terms))
+        divisor, offset = divisor // shared, offset // shared
+    return whole, rest, divisor, offset
 
 
 def _lone_floor(dim: Dim) -> tuple[Floor, int] | None:

@@ -160,6 +160,12 @@ class Polynomial(Interned, Term):
         """Variables with which it grows beyond every bound, while all others stay at 1."""
         return dict.fromkeys(islice(_growing(self.terms, 1), MOST_GROWING))
 
+    def is_free(self, sign: int) -> bool:
+        """Whether a variable makes it, or its negative, as large as one likes. It has no number."""
+        if len(self.terms) > 1 and len(self.free) == 1:
+            return False  # each term has the only variable
+        return next(_growing(self.terms, sign), None) is not None
+
     def variables(self) -> Iterator[Variable]:
         """The variables, those inside atoms too."""
         for monomial, _ in self.terms:
@@ -215,11 +221,6 @@ def _growing(terms: Terms, sign: int) -> Iterator[Variable]:
             others = (f for other, _ in terms if other is not monomial for f, _ in other)
             if not any(variable in free_of(factor) for factor in others):
                 yield variable
-
-
-def is_free(terms: Terms, sign: int) -> bool:
-    """Whether a variable makes a sum, or its negative, as large as one likes."""
-    return next(_growing(terms, sign), None) is not None
 
 
 def common_monomial(*dims: Polynomial) -> Monomial:
