@@ -18,14 +18,14 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
 BOTH = ("cublas", "tawa")
-EACH_CASE = ("fused", "attention-options", "conv", "conv-models", "same-source")
+EACH_CASE = ("fused", "attention", "attention-options", "conv", "conv-models", "same-source")
 """Suites of which every case has its own latest run."""
 
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
@@ -67,7 +67,8 @@ def table(suite: str, folder: Path, run: str | None) -> str:
 
 def chosen_rows(suite: str, folder: Path, run: str | None = None) -> list[Row]:
     """The rows of a run, or of the latest: of some suites each case has its own latest run."""
-    rows = read(folder / f"{suite.removesuffix('-summary')}.jsonl")
+    suite = suite.removesuffix("-summary")
+    rows = read(folder / f"{suite}.jsonl")
     if run is None and suite in EACH_CASE:
         latest = {json.dumps(row["case"]): row["run"] for row in rows}
         return [row for row in rows if row["run"] == latest[json.dumps(row["case"])]]
@@ -255,28 +256,36 @@ def attention_summary(rows: list[Row]) -> list[str]:
         "| type | D | mask | rows | Tawa (TFLOP/s) | x best of cuDNN, FA3 (least) | x Triton |",
         "|---|---|---|---|---|---|---|",
     ]
-    groups: dict[tuple[str, int, bool], list[tuple[int, float, float, float]]] = {}
+    groups: dict[tuple[str, int, bool], list[tuple[int, float, float, float | None]]] = {}
     for case, found in by_case(rows):
         timed = [found[p]["ms"] for p in ("cudnn", "fa3") if p in found]
-        if "tawa" in found and "triton" in found and timed:
+        if "tawa" in found and timed:
             ours = found["tawa"]
             entry = (case["rows"], ours["tflops"], min(timed) / ours["ms"],
-                     found["triton"]["ms"] / ours["ms"])  # fmt: skip
+                     speedup(found.get("triton"), ours))  # fmt: skip
             groups.setdefault((case["dtype"], case["d"], case["causal"]), []).append(entry)
-    groups_of_all = [entry for group in groups.values() for entry in group]
     for (dtype, d, causal), found in groups.items():
         lengths, rates, best, triton = zip(*found, strict=True)
-        ratio = f"{geometric_mean(list(best)):.3f} ({min(best):.3f})"
         head = (
             f"{dtype} | {d} | {'causal' if causal else 'full'} | {min(lengths)} to {max(lengths)}"
         )
         speed = f"{min(rates):.0f} to {max(rates):.0f}"
-        lines.append(f"| {head} | {speed} | {ratio} | {geometric_mean(list(triton)):.2f} |")
+        lines.append(f"| {head} | {speed} | {_mean_and_least(best)} | {_mean(triton)} |")
+    groups_of_all = [entry for group in groups.values() for entry in group]
     if groups_of_all:
         _, _, best, triton = zip(*groups_of_all, strict=True)
-        ratio = f"{geometric_mean(list(best)):.3f} ({min(best):.3f})"
-        lines.append(f"| all | | | | | {ratio} | {geometric_mean(list(triton)):.2f} |")
+        lines.append(f"| all | | | | | {_mean_and_least(best)} | {_mean(triton)} |")
     return lines
+
+
+def _mean_and_least(ratios: Sequence[float]) -> str:
+    return f"{geometric_mean(list(ratios)):.3f} ({min(ratios):.3f})"
+
+
+def _mean(ratios: Sequence[float | None]) -> str:
+    """The mean of what was timed, or a dash."""
+    timed = [ratio for ratio in ratios if ratio is not None]
+    return f"{geometric_mean(timed):.2f}" if timed else "-"
 
 
 def steps_table(rows: list[Row]) -> list[str]:

@@ -10,7 +10,7 @@ The kernel is the sequential program of `attention_kernel`; `attention_tiles` ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -130,9 +130,23 @@ def _mask(
 def _configured(
     problem: Problem, out: str, captured: Sequence[Any], arguments: dict[str, Any]
 ) -> Configuration:
-    """The configuration for these arguments of the kernel."""
-    few = _for_few_rows(problem, arguments)
-    return few or fastest(problem, out, captured, arguments)
+    """The configuration for these arguments of the kernel; known from the second call on."""
+    bounds = arguments["left"], arguments["right"]
+    there = (arguments[name] is None for name in ("cap", "lse", "prescale", "q_scale"))
+    key = (attention_forward.chip, problem, out, bounds, arguments["SCORE_MOD"],
+           arguments["NARROW"], len(captured), *there)  # fmt: skip
+    found = _CONFIGURED.get(key)
+    if found is None:
+        if len(_CONFIGURED) >= MOST_KNOWN:
+            _CONFIGURED.clear()
+        few = _for_few_rows(problem, arguments)
+        found = _CONFIGURED[key] = few or fastest(problem, out, captured, arguments)
+    return found
+
+
+_CONFIGURED: dict[Hashable, Configuration] = {}
+MOST_KNOWN = 4096
+"""Problems whose configuration is remembered."""
 
 
 def _for_few_rows(problem: Problem, arguments: dict[str, Any]) -> Configuration | None:

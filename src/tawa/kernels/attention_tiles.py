@@ -12,7 +12,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import tawa
 from tawa.base.errors import TawaError
 from tawa.base.indices import leading
 from tawa.kernels.attention_arguments import MOST_CAPTURED, Problem, padded
@@ -152,7 +151,7 @@ def named_arguments(
     extra = [*captured, *([None] * (MOST_CAPTURED - len(captured)))]
     heads, block_n = problem.heads // using.packed, using.block_n
     rows = using.block_m // using.packed
-    grid = (tawa.cdiv(problem.queries, rows), heads, problem.batch * using.splits)
+    grid = (-(-problem.queries // rows), heads, problem.batch * using.splits)
     named = {
         "QUERIES": problem.queries,
         "KEYS": problem.keys,
