@@ -220,3 +220,26 @@ def test_what_follows_from_a_product_is_not_loaded_ahead_of_it():
     compiled = product.compile(*POINTERS, WRITES=False, FOLLOWS=True, **CONSTANTS)
     assert [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)] == []
     compiled.module("aref").verify()
+
+
+@tawa.jit
+def found_first(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr):
+    """Where both tiles of a turn begin is found in a loop of the same turn."""
+    m, k = tl.arange(0, BM), tl.arange(0, BK)
+    acc = tl.zeros((BM, BM), tl.float32)
+    start = K * 0
+    for left in range(K, 0, -BK):
+        for i in range(3):
+            start = (start + left + i) % 3
+        x = tl.load(a + start * BK + m[:, None] * K + k[None, :], mask=k[None, :] < left, other=1.0)
+        y = tl.load(b + start * BK + m[None, :] * K + k[:, None], mask=k[:, None] < left, other=1.0)
+        acc = tl.dot(x, y, acc)
+    tl.store(c + m[:, None] * BM + m[None, :], acc)
+
+
+def test_what_a_loop_finds_is_not_known_a_turn_ahead():
+    """Nor is it because it was asked for before: small tiles are looked at with others and alone."""
+    compiled = found_first.compile(*POINTERS, BM=16, BK=16, specialize=False)
+    assert not compiled.decided(LoadedIntoRegistersAhead)
+    loops = [op for op in compiled.module("aref").walk() if op.name == "scf.for"]
+    assert len(loops) == 2

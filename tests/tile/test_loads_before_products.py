@@ -29,6 +29,10 @@ def chain(x, y, z, out, T, KIND: tl.constexpr, N: tl.constexpr, D: tl.constexpr)
     elif KIND == "asked for":
         far = (tl.sum(first.to(tl.float32)).to(tl.int32) & 1) * N
         c = tl.load(z + far + rows * D + columns, mask=rows < T, other=0)
+    elif KIND == "shared":
+        start = T // 64 * 64
+        c = tl.load(z + start + rows * D + columns)
+        first += tl.load(y + start + rows * N + whole[None, :])
     elif KIND == "again":
         c = tl.zeros((N, D), tl.float16)
         for i in range(T):
@@ -56,7 +60,7 @@ TYPES = ("*f16:16", "*f16:16", "*f16:16", "*f32:16", "i32")
 @pytest.mark.parametrize(
     ("kind", "wide", "left"),
     [("plain", 32, 0), ("chosen", 32, 0), ("plain", 256, 1), ("stored", 32, 1), ("counted", 32, 1),
-     ("asked for", 32, 1), ("again", 32, 1)],
+     ("asked for", 32, 1), ("again", 32, 1), ("shared", 32, 0)],
 )  # fmt: skip
 def test_which_loads_come_first(kind: str, wide: int, left: int):
     compiled = chain.compile(*TYPES, KIND=kind, N=N, D=wide, num_warps=1)
@@ -75,4 +79,16 @@ def test_what_comes_first_is_the_same(kind: str, rows: int):
     check(
         chain, (1,), [x, y, z, out, rows], {3: wanted}, 2e-2, ("tile", "hopper", "ptx"),
         KIND=kind, N=N, D=N, num_warps=1,
+    )  # fmt: skip
+
+
+def test_loads_that_share_where_they_begin():
+    """What the second of them needs has moved with the first."""
+    arrays = Arrays()
+    x, y, z = (arrays.random("f16", N, N) for _ in range(3))
+    out = arrays.output("f32", N, N)
+    first = (values(x) @ values(y)).astype(np.float16) + values(y).astype(np.float16)
+    check(
+        chain, (1,), [x, y, z, out, N], {3: first.astype(float) @ values(z)}, 2e-2,
+        ("tile", "hopper", "ptx"), KIND="shared", N=N, D=N, num_warps=1,
     )  # fmt: skip

@@ -217,7 +217,8 @@ class _Ahead:
 
     loop: scf.ForOp
     before: Operation
-    _seen: set[tuple[SSAValue, bool]] = field(default_factory=set[tuple[SSAValue, bool]])
+    _computable: set[tuple[SSAValue, bool]] = field(default_factory=set[tuple[SSAValue, bool]])
+    """What is known to be there: not what was only asked for."""
 
     @property
     def body(self) -> Block:
@@ -236,9 +237,11 @@ class _Ahead:
 
     def computable(self, value: SSAValue, *, following: bool) -> None:
         """Raise unless a value of this iteration, or the next one, is there before the op."""
-        if (value, following) in self._seen or self._outside(value):
-            return
-        self._seen.add((value, following))
+        if (value, following) not in self._computable and not self._outside(value):
+            self._compute(value, following)
+            self._computable.add((value, following))
+
+    def _compute(self, value: SSAValue, following: bool) -> None:
         if isinstance(value, BlockArgument):
             if value.owner is not self.body:
                 raise _NotComputable

@@ -55,14 +55,16 @@ class LoadsBeforeProducts:
             return
         start = ops[first]
         held = sum(self._registers(op) for op in ops[:first] if isinstance(op, Load))
+        moved = set[Operation]()
         for place in range(first + 1, len(ops)):
             load = ops[place]
             if not isinstance(load, Load) or held + self._registers(load) > HELD:
                 continue
-            needed = _movable(load, ops[first:place])
+            needed = _movable(load, [op for op in ops[first:place] if op not in moved])
             if needed is None:
                 continue
             held += self._registers(load)
+            moved |= {*needed, load}
             for op in [*needed, load]:
                 op.detach()
                 assert start.parent is not None
