@@ -91,7 +91,7 @@ def exported():
     """What users import, by the module that exports them."""
     for home in PUBLIC:
         module = import_module(home)
-        names = getattr(module, "__all__", ("attention", "configuration"))
+        names = getattr(module, "__all__", ("attention",))
         yield from ((f"{home}.{name}", getattr(module, name)) for name in names)
 
 
