@@ -11,6 +11,8 @@ import pytest
 
 import tawa
 from tawa.driver.jit import Kernel
+from tawa.kernels import attention as attention_module
+from tawa.kernels import attention_tiles
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_tiles import TILES
 
@@ -103,6 +105,23 @@ def test_sizes_alike_are_ranked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for keys in range(3000, 3500, 10):
         launched(monkeypatch, (1, 16, 2048, 120), (1, 16, keys, 120))
     assert len(set(ranked)) <= 2
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_call_finds_the_same_tile_whatever_came_before(
+    causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes of one rounding have one tile, so that every process and every run has the same bits."""
+    sizes = (1032, 1500, 1536)
+    tiles: set[tuple[int, int, bool]] = set()
+    for first in sizes:
+        attention_tiles._CHOSEN.clear()
+        attention_module._CONFIGURED.clear()
+        for rows in (first, *sizes):
+            shape = (3, 11, rows, 72)
+            ((_, given),) = launched(monkeypatch, shape, shape, causal=causal)
+            tiles.add((given["BLOCK_M"], given["BLOCK_N"], given["OWN_ENDS"]))
+    assert len(tiles) == 1
 
 
 SHARING = {

@@ -76,14 +76,16 @@ _CHOSEN: dict[Hashable, Configuration] = {}
 def fastest(
     problem: Problem, out: str, captured: Sequence[Any], arguments: Mapping[str, Any]
 ) -> Configuration:
-    """The tile predicted fastest for a problem: one for all sizes of about these.
+    """The tile predicted fastest for sizes rounded up to two leading bits.
 
-    `out` is the output's element type, `arguments` what the kernel takes beside its arrays.
+    So one call finds the same tile whatever was called before it. `out` is the output's element
+    type, `arguments` what the kernel takes beside its arrays.
     """
-    rounded = problem.batch, leading(problem.queries), leading(problem.keys)
-    others = problem.heads, problem.kv_heads, problem.d, problem.dv, problem.element_type, out
+    queries, keys = leading(problem.queries), leading(problem.keys)
+    problem = replace(problem, queries=queries, keys=keys)
+    arguments = {name: _rounded(value) for name, value in arguments.items()}
     kinds = map(_kind, (*captured, *arguments.values()))
-    key = (attention_forward.chip, rounded, others, *kinds)
+    key = (attention_forward.chip, problem, out, *kinds)
     found = _CHOSEN.get(key)
     if found is None:
         tiles = tiles_for(problem, arguments)
@@ -104,11 +106,14 @@ def of_any_size(d: int, dv: int, element_type: str, *, causal: bool) -> Configur
     return replace(tile, options=options)
 
 
+def _rounded(value: Any) -> Any:
+    return leading(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 def _kind(value: Any) -> Hashable:
-    """What of an argument may decide: whether it is there, about how large it is, its code."""
-    if value is None or isinstance(value, bool) or callable(value):
-        return value
-    return leading(value) if isinstance(value, int) else type(value).__name__
+    """What of an argument may decide: whether it is there, a whole number, its code."""
+    decides = value is None or isinstance(value, int) or callable(value)
+    return value if decides else type(value).__name__
 
 
 def _predicted(
