@@ -39,7 +39,7 @@ from tawa.ir.decisions.loops import LoopScheduled, ProductsInFlight, ProductsInT
 from tawa.ir.decisions.loops import ScheduledOp as Op
 from tawa.ir.decisions.memory import MemoryLaidOut, Part
 from tawa.ir.decisions.roles import CopiedThroughPointers, NotSpecialised, Specialised
-from tawa.kernels.attention import attention
+from tawa.kernels.attention import Configuration, attention
 from tawa.runtime import nvrtc
 
 SOURCE = Path(tawa.__file__).parent
@@ -69,10 +69,11 @@ def shared() -> Asked:
 
 
 def rejected() -> Asked:
-    """The library's attention, whose first schedule the assembler spills."""
+    """Attention in two CTAs a multiprocessor, whose first schedule the assembler spills."""
     arrays = [np.empty((32, 32, 512, 64), ml_dtypes.bfloat16) for _ in range(3)]
+    two = {"persistent": True, "deal": "even", "consumers": 2, "ctas_per_sm": 2}
     with recording() as launches:
-        attention(*arrays, causal=True)
+        attention(*arrays, causal=True, using=Configuration(128, 64, two, ascending=True))
     first = launches[0]
     return first.kernel, first.kernel.request(*first.args, **first.kwargs)
 
