@@ -265,19 +265,17 @@ def _legal(profile: Profile, options: Mapping[str, Any], chip: Chip) -> bool:
     teams = 2 if options.get("ping_pong") else 1
     if teams > 1 and (ctas > 1 or options.get("deal")):
         return False
-    if options.get("consumers") == 1 and (ctas > 1 or teams > 1):
-        return False  # two CTAs come by themselves
-    if options.get("consumers") == MANY and (ctas > 1 or teams > 1):
-        return False
+    if options.get("consumers") in (1, MANY) and (ctas > 1 or teams > 1):
+        return False  # beside one group a second CTA comes by itself; many leave no room for it
     groups = options.get("consumers") or (1 if teams > 1 else profile.groups)
     own = chip.divided(ctas)
     words = profile.accumulators // (chip.group_threads * groups)
     limit = budget(own, own.group_warps * groups * teams, words).limit
     if options.get("alternate") and groups <= PAIR:
         return False  # two groups of 128 x 128 tiles lost 1.5% by turns
-    least = TOGETHER if options.get("load_together") else FEWEST_SLOTS
-    stages = options.get("num_stages") or least
-    if stages < least and options.get("load_together"):
+    together = bool(options.get("load_together"))
+    stages = options.get("num_stages") or (TOGETHER if together else FEWEST_SLOTS)
+    if together and stages < TOGETHER:
         return False
     return words + BESIDE_ACCUMULATORS <= limit and _shared(profile, stages) <= own.shared_bytes
 
