@@ -184,3 +184,32 @@ def test_what_products_read_until_they_are_waited_for(depth: int) -> None:
     assert len(math.multiplied) == 2
     assert math.awaited
     assert all(regions == math.multiplied for regions in math.awaited.values())
+
+
+@tawa.jit
+def squares(b, o, n, M: tl.constexpr, K: tl.constexpr):
+    """Each block's product, and its square, which two warp groups copy for one another."""
+    r, k = tl.arange(0, M), tl.arange(0, K)
+    t = tl.zeros([M, M], tl.int32)
+    p = (r[:, None] + k[None, :] & 3).to(tl.int8)
+    for i in range(n):
+        t = tl.dot(p, b.load([0, i * M]), t)
+        small = (t & 3).to(tl.int8)
+        t += tl.dot(small, small)
+    tl.store(o + r[:, None] * M + r[None, :], t)
+
+
+def test_a_fence_is_followed_by_a_meeting_before_a_slot_is_returned() -> None:
+    """The meeting before the fence does not do: the others' fences may come after the return."""
+    blocks = 20
+    b = np.random.default_rng(0).integers(-3, 4, (64, 16 * blocks)).astype(np.int8)
+    desc = tawa.TensorDescriptor(b, list(b.shape), [b.shape[1], 1], [64, 16])
+    compiled = squares.compile("desc<i8,64x16>", "*i32", "i32", M=16, K=64, consumers=2)
+    out = np.zeros((16, 16), np.int32)
+    run(compiled.module("hopper"), (1,), [desc, out, blocks], seed=0, single_warps=True)
+    t = np.zeros((16, 16), np.int32)
+    p = np.arange(16)[:, None] + np.arange(64) & 3
+    for block in np.split(b.astype(np.int32), blocks, axis=1):
+        t += p @ block
+        t += (t & 3) @ (t & 3)
+    np.testing.assert_array_equal(out, t)

@@ -4,10 +4,11 @@ Each exchange of a tile meets before it writes to shared memory, so that all hav
 there, and after it; each slot that is returned is read by all warps before. Where all this is
 ordinary code in one order, as in a role without products, or where warps read their products'
 operands from shared memory, a meeting often has nothing left to order: what it would keep apart is
-kept apart by others. Every return of a slot waits for the next meeting, if there is one before the
-next wait; then each meeting is left out that no access before it needs to have before it (up to the
-meeting before), and no access after it (up to the one that follows), both round the loop that it is
-in. Accesses to global memory need those meetings alone that are marked for them
+kept apart by others. A fence is each thread's own: what the engine or another role does afterwards
+needs a meeting between. Every return of a slot waits for the next meeting, if there is one before
+the next wait; then each meeting is left out that no access before it needs to have before it (up to
+the meeting before), and no access after it (up to the one that follows), both round the loop that
+it is in. Accesses to global memory need those meetings alone that are marked for them
 (`codegen.memory_order`).
 
 Matrix instructions of warp groups read shared memory while warps go on: until the wait for them,
@@ -81,6 +82,10 @@ class Accesses:
     """A slot is waited for, or what others wrote is read: before it is returned."""
     returned: bool = False
     """A slot is returned."""
+    fenced: bool = False
+    """A thread's own accesses are ordered before what the engine or products do."""
+    engine: bool = False
+    """The copy engine or products of warp groups access what threads of the role write."""
 
     def add(self, other: Accesses) -> None:
         """All of it, too."""
@@ -88,11 +93,14 @@ class Accesses:
         self.writes |= other.writes
         self.held |= other.held
         self.returned |= other.returned
+        self.fenced |= other.fenced
+        self.engine |= other.engine
 
     def before(self, later: Accesses) -> bool:
         """Whether any of it has to be over before something of `later` begins."""
         shared = _overlap(self.writes, later.reads | later.writes)
         shared |= _overlap(self.reads, later.writes)
+        shared |= self.fenced and (later.returned or later.engine)
         return shared or (self.held and later.returned)
 
 
@@ -101,7 +109,7 @@ SEEN = (
 )  # fmt: skip
 """Resources that this pass knows how to order; effects on others may be anything."""
 
-UNKNOWN = Accesses({ALL}, {ALL}, True, True)
+UNKNOWN = Accesses({ALL}, {ALL}, True, True, True, True)
 
 
 def _only_meets(op: Operation) -> bool:
@@ -306,13 +314,17 @@ class _Role:
             return Accesses()
         if isinstance(op, Wgmma | WgmmaWait):
             # What they read of a slot is returned after the wait, without a meeting.
-            return Accesses(reads=_operands(op) if isinstance(op, Wgmma) else self.awaited[op])
+            reads = _operands(op) if isinstance(op, Wgmma) else self.awaited[op]
+            return Accesses(reads, engine=isinstance(op, Wgmma) and _overlap(reads, self.written))
         if not only_on(op, SEEN):
             return UNKNOWN
         reads = {_region(tile) for tile in through(op, SHARED, READ)}
+        writes = {_region(tile) for tile in through(op, SHARED, WRITE)}
         return Accesses(
             reads=reads,
-            writes={_region(tile) for tile in through(op, SHARED, WRITE)},
+            writes=writes,
             held=touches(op, PHASE) or not reads <= self.written,
             returned=touches(op, BARRIER, WRITE),
+            fenced=touches(op, PROXY),
+            engine=touches(op, COPYING) and _overlap(reads | writes, self.written),
         )
