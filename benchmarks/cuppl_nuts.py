@@ -1,12 +1,14 @@
 """Effective samples a second of NUTS beside NumPyro, BlackJAX, nutpie and Stan, on one core.
 
-    python benchmarks/cuppl_nuts.py [--peers PYTHON] [--stan PYTHON] [--seeds 3] [--models arK]
+    python benchmarks/cuppl_nuts.py [--peers PYTHON] [--stan PYTHON] [--seeds 3] [--patience 60]
+        [--models arK]
 
 One chain of 1,000 draws after 1,000 to warm up, from default settings, for each seed, one system
 after the other; NumPyro and BlackJAX with a diagonal and with a dense metric. An effective sample
 is counted by ArviZ's bulk estimate, for the quantity of which a chain has the fewest. Times are
 processor seconds, compilation apart. Rows go to `results/cuppl-nuts.jsonl`: `ms` is for one
-effective sample, warm-up included. Rates are of the sums over all seeds.
+effective sample, warm-up included. Rates are of the sums over all seeds. A system that has spent
+`--patience` processor seconds on a model gets no more seeds there.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def peers(given: argparse.Namespace, model: str) -> dict[str, list[str]]:
 
 
 def measured(
-    model: str, data: dict[str, Any], commands: dict[str, list[str]], seeds: int
+    model: str, data: dict[str, Any], commands: dict[str, list[str]], seeds: int, patience: float
 ) -> dict[str, dict[str, Any]]:
     """Seconds and effective samples of all systems, one after the other for each seed."""
     rows: dict[str, dict[str, Any]] = {}
@@ -137,7 +139,7 @@ def measured(
         systems |= {name: Theirs(c, data, Path(folder)) for name, c in commands.items()}
         for seed in range(seeds):
             for name, system in systems.items():
-                if "error_text" in rows.get(name, {}):
+                if over(rows.get(name, {}), patience):
                     continue
                 try:
                     one = system.chain(seed)
@@ -153,6 +155,11 @@ def measured(
             if system is not own:
                 system.end()
     return rows
+
+
+def over(found: dict[str, Any], patience: float) -> bool:
+    """Whether a system gets no more seeds."""
+    return "error_text" in found or sum(found.get("seconds", ())) > patience
 
 
 def row(shared: dict[str, Any], model: str, impl: str, found: dict[str, Any]) -> dict[str, Any]:
@@ -188,6 +195,7 @@ def main() -> None:
     parser.add_argument("--stan", help="a Python that has PyStan")
     parser.add_argument("--systems", help="those of the peers to measure, with commas")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--patience", type=float, default=1e9, help="seconds for a system")
     parser.add_argument("--models", default=",".join(PROGRAMS))
     given = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -202,7 +210,7 @@ def main() -> None:
     }  # fmt: skip
     data = observed()
     for model in given.models.split(","):
-        rows = measured(model, data[model], peers(given, model), given.seeds)
+        rows = measured(model, data[model], peers(given, model), given.seeds, given.patience)
         own = rows["tawa"]
         for name, found in rows.items():
             row(shared, model, name, found)
