@@ -16,6 +16,7 @@ from tawa.cuppl.gpu.device import CudaDevice
 from tawa.cuppl.gpu.smc import GpuMemory, GpuRun, run_on_gpu
 from tawa.cuppl.gpu.source import BLOCK, cuda_source
 from tawa.cuppl.inference.settings import Limits
+from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import NaNWeight, UnboundedRecursion
 from tawa.runtime.nvrtc import compile_cuda
 
@@ -308,20 +309,39 @@ class CountingDevice:
         return lambda *_arguments: None
 
 
-def test_ten_million_particles_fit_in_two_gibibytes() -> None:
-    """What a run owns is the sum of its allocations; rows are as many as the program uses."""
-    model = cuppl.load(Path(__file__).parents[2] / "examples" / "cuppl" / "crbd_branches.ppl")
-    data = {"branches": [(1.0, 0.0, True)], "rho": 0.5}
-    device, n = CountingDevice(), 10_000_000
-    run = GpuMemory(
-        device, model.gpu_code(True), encode_inputs(model.elaborated, data), n, 1, 1.0, Limits()
-    )
+EXAMPLES = Path(__file__).parents[2] / "examples" / "cuppl"
+
+
+def birth_death(particles: int) -> tuple[CountingDevice, GpuMemory]:
+    """A run with the rows that it needs, on a device without memory."""
+    model = cuppl.load(EXAMPLES / "crbd_branches.ppl")
+    image = encode_inputs(model.elaborated, {"branches": [(1.0, 0.0, True)], "rho": 0.5})
+    device, limits = CountingDevice(), Limits(max_memory=1 << 40)
+    run = GpuMemory(device, model.gpu_code(True), image, particles, 1, 1.0, limits)
     run.start()
     run.add_rows(13 - run.rows)
+    return device, run
+
+
+@pytest.mark.parametrize(("particles", "gibibytes"), [(10**7, 2), (10**9, 120)])
+def test_what_many_particles_take(particles: int, gibibytes: int) -> None:
+    """What a run owns is the sum of its allocations; rows are as many as the program uses."""
+    device, run = birth_death(particles)
     assert device.most == run.peak
-    assert run.peak < 2 << 30
+    assert run.peak < gibibytes << 30
     assert device.now == run.in_use()
-    assert run.in_use() / n < 200
+
+
+def test_more_particles_than_ancestors_can_be_told_apart_are_refused() -> None:
+    with pytest.raises(BadSetting, match="too many particles"):
+        birth_death(1 << 30)
+
+
+def test_an_epidemic_is_advanced_in_registers() -> None:
+    """Almost: what is computed of very large counts alone is called, not inlined."""
+    text = cuda_source(cuppl.load(EXAMPLES / "sir.ppl").gpu_code(True))
+    report = compile_cuda(text, "sm_90a", options=("--fmad=false",)).report
+    assert report.function("advance").spill_stores < 200
 
 
 @pytest.mark.parametrize("name", ["lists on the heap", "shift and reset", "no weights"])

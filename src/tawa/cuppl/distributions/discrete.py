@@ -97,6 +97,7 @@ def large_binomial(k: float, count: float, p: float) -> float:
     return rest - off - 0.5 * log(TAU * k * (left / count))
 
 
+@outlined
 @native
 def log_binomial_ratio(k: float, mode: float, count: float, p: float) -> float:
     """log of the probability of k over that of another count, in n trials."""

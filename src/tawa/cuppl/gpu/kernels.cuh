@@ -136,7 +136,8 @@ DEVICE bool decide_together(i64* control, i64 step, bool* last, bool* resampling
   return *resampling;
 }
 
-// For each particle of a chunk, how many of the equidistant points lie below the end of its weight.
+// For each particle of a chunk, how many of the equidistant points lie below the end of its weight:
+// these numbers take the place of the weights.
 DEVICE void count_children(i64* control, i64 chunk, u64* shared) {
   i64 n = control[PARTICLES];
   i64 p = chunk * BLOCK + threadIdx.x;
@@ -149,17 +150,18 @@ DEVICE void count_children(i64* control, i64 chunk, u64* shared) {
   if (p < n) {
     Context ctx;
     i64 cumulative = (i64)(before + until);
-    ((i64*)control[LAST])[p] = cuppl_offspring_before(
+    ((i64*)control[WEIGHTS])[p] = cuppl_offspring_before(
         ctx, cumulative, control[TOTAL], n, float_of_bits(control[POINT]));
   }
 }
 
-// Each slot finds its parent by bisection: first those of the chunk's ends, then between them.
+// Each slot finds its parent by bisection: first those of the chunk's ends, then between them. The
+// parents take the place of the weights' logarithms, which are known to be 0 now.
 DEVICE void find_parents(i64* control, i64 chunk, i64* ends) {
   i64 n = control[PARTICLES], start = chunk * BLOCK;
   i64 stop = start + BLOCK < n ? start + BLOCK : n;
   i64 child = start + threadIdx.x;
-  const i64* last = (const i64*)control[LAST];
+  const i64* last = (const i64*)control[WEIGHTS];
   if (threadIdx.x < 2) {
     i64 wanted = threadIdx.x ? stop - 1 : start, low = 0, high = n - 1;
     while (low < high) {
@@ -174,10 +176,7 @@ DEVICE void find_parents(i64* control, i64 chunk, i64* ends) {
     i64 middle = (low + high) >> 1;
     if (last[middle] > child) high = middle; else low = middle + 1;
   }
-  if (child < n) {
-    ((i64*)control[WEIGHTS])[child] = low;
-    ((double*)control[LOGW])[child] = 0.0;
-  }
+  if (child < n) ((i64*)control[LOGW])[child] = low;
   __syncthreads();
 }
 
@@ -189,12 +188,13 @@ DEVICE void copy_rows(i64* control, i64 chunk, i64 pass) {
   i64 gap = control[GAP], rows = control[ROWS], from = control[BASE], first = pass * gap;
   if (child >= n) return;
   i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
-  i64 parent = ((const i64*)control[WEIGHTS])[child];
+  i64 parent = ((const i64*)control[LOGW])[child];
   i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
   if (words > rows) words = rows;
   if (words > first + gap) words = first + gap;
   for (i64 word = first; word < words; ++word)
     row_at(control, to, word)[child] = row_at(control, from, word)[parent];
+  if (first + gap >= rows) ((double*)control[LOGW])[child] = 0.0;
 }
 
 // Wait for all blocks, of which no more may be launched than run at once. No line that another block

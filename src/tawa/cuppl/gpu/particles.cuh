@@ -16,7 +16,7 @@ enum {
   FAILED_STATUS = 13, FAILED_SITE = 14, FAILED_PARTICLE = 15, THRESHOLD = 16, LOG_Z = 17,
   RESAMPLED = 18, STATE = 19, INPUTS = 21, SCALE = 23, STREAM = 24, HEADER = 26,
   BEST = 32, ACTIVE = 33, WAITS = 34, OUTCOME = 35, TOTAL = 36, SQUARES = 37, RESAMPLING = 38,
-  POINT = 39, LOGW = 40, WEIGHTS = 41, LAST = 42, CHUNKS = 43, REGIONS = 44, SUPERS = 45,
+  POINT = 39, LOGW = 40, WEIGHTS = 41, CHUNKS = 43, REGIONS = 44, SUPERS = 45,
   KEEP = 46, OBJECTS = 47, FRAMES = 48, LOW = 49, HIGH = 50, TARGET = 51, ROWS = 52, MASK = 53,
   TABLE_OF_ROWS = 54, BASE = 55, PHYSICAL = 56, GAP = 57, OLD_ROWS = 58, DEEP = 59,
   SPILLERS = 60, SPILL_WORDS = 61, SLACK = 62, SHALLOW_LANES = 63,
@@ -38,7 +38,8 @@ enum {
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };
 
-#define TOP_MASK ((1ll << 38) - 1)
+#define TOP_BITS 34
+#define TOP_MASK ((1ll << TOP_BITS) - 1)
 #define MINUS_INFINITY float_of_bits((i64)0xFFF0000000000000ull)
 
 // Doubles as integers of the same order.
@@ -283,7 +284,7 @@ KERNEL void begin(i64* control) {
   if (p >= n) return;
   i64 header = control[HEADER];
   for (i64 word = 1; word < header; ++word) row_at(control, 0, word)[p] = 0;
-  row_at(control, 0, 0)[p] = p << 38 | (header + 2);
+  row_at(control, 0, 0)[p] = (i64)((u64)p << TOP_BITS | (u64)(header + 2));
   row_at(control, 0, header)[p] = FINAL_POINT;
   row_at(control, 0, header + 1)[p] = ENTRY_POINT;
   ((double*)control[LOGW])[p] = 0.0;

@@ -22,7 +22,7 @@ from tawa.cuppl.core.ir import Alloc, Type
 from tawa.cuppl.cpu.memory import Image, float_bits, mask_of_results, masks_of, object_table
 from tawa.cuppl.gpu.device import Device
 from tawa.cuppl.inference.settings import Limits, failure
-from tawa.cuppl.inference.smc import SmcRun
+from tawa.cuppl.inference.smc import SmcRun, first_ancestors, refuse_too_many
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.natives import control as k
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
@@ -31,7 +31,8 @@ __all__ = ["GpuMemory", "GpuRun", "run_on_gpu"]
 
 Words = npt.NDArray[np.int64]
 BEST, ACTIVE, WAITS, OUTCOME, TOTAL, SQUARES, RESAMPLING, POINT = range(32, 40)
-LOGW, WEIGHTS, LAST, CHUNKS, REGIONS, SUPERS, KEEP, OBJECTS, FRAMES = range(40, 49)
+LOGW, WEIGHTS = 40, 41
+CHUNKS, REGIONS, SUPERS, KEEP, OBJECTS, FRAMES = range(43, 49)
 LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58)
 OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
 STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
@@ -130,6 +131,8 @@ class GpuMemory:
     def start(self) -> None:
         """Everything before the first step."""
         n, c = self.particles, self.control
+        if self.lowered.machine is not None:
+            refuse_too_many(n)
         inputs = self.own("inputs", 8 * len(self.image.words))
         self.device.write(inputs, self.image.at(inputs))
         c[k.PARTICLES], c[k.THREADS], c[k.INPUTS] = n, 1, inputs
@@ -182,7 +185,6 @@ class GpuMemory:
         c[FRAMES] = self.own_array("frames", np.array(masks, dtype=np.int64))
         c[k.HEADER], c[SLACK] = machine.header, machine.slack
         c[WEIGHTS] = self.own("weights", 8 * n)
-        c[LAST] = self.own("last", 8 * n)
         c[CHUNKS] = self.own("chunks", 8 * self.blocks)
         c[SUPERS] = self.own("supers", 8 * (self.blocks // self.device.block + 1))
         self.add_rows(machine.header + max(len(machine.results) + 2, 4))
@@ -436,8 +438,7 @@ class GpuMemory:
         for word, data in [(0, first), *((machine.header + r, rows[r]) for r in range(len(rows)))]:
             name = self.ring[(int(c[BASE]) + word) % len(self.ring)]
             self.device.read(self.owned[f"row {name}"][0], data)
-        first >>= 38
-        return rows, first
+        return rows, first_ancestors(first)
 
 
 def run_on_gpu(

@@ -25,12 +25,12 @@ from tawa.cuppl.numeric.philox import GROUP
 from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, STACK_FULL
 
-__all__ = ["Smc", "SmcRun", "first_failure", "run_smc"]
+__all__ = [
+    "Smc", "SmcRun", "first_ancestors", "first_failure", "refuse_too_many", "run_smc",
+]  # fmt: skip
 
 Words = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-MOST_PARTICLES = (1 << 25) - 1
-"""Of one run: an ancestor's number has to fit above the stack's top."""
 HEAP_A_PARTICLE = 16
 TURNS = 1 << 40
 TURNS_APART = 200_000
@@ -39,6 +39,20 @@ STACK_ROWS = 128
 """Words of a stack of which eight are kept side by side."""
 BEFORE_STACKS = 3
 """Rows before them: see `natives/groups.py`."""
+
+
+def refuse_too_many(particles: int) -> None:
+    """Raise BadSetting if ancestors' numbers would not fit above the stacks' tops."""
+    if particles > k.MOST_PARTICLES:
+        raise BadSetting(
+            "too many particles for one run", expected=f"at most {k.MOST_PARTICLES}",
+            found=str(particles), hint="`runs=...` makes several runs of fewer particles",
+        )  # fmt: skip
+
+
+def first_ancestors(words: Words) -> Words:
+    """The first ancestors, out of the words that hold the stacks' tops, too."""
+    return (words.view(np.uint64) >> np.uint64(k.TOP_BITS)).view(np.int64)
 
 
 @dataclass(slots=True)
@@ -161,15 +175,11 @@ class Smc:
         machine = self.machine
         rows = machine.header + len(machine.results) + machine.slack + 8
         rows = (rows + 7) & ~7  # states are copied eight words at a time
-        if n > MOST_PARTICLES:
-            raise BadSetting(
-                "too many particles for one run", expected=f"at most {MOST_PARTICLES}",
-                found=str(n), hint="`runs=...` makes several runs of fewer particles",
-            )  # fmt: skip
+        refuse_too_many(n)
         check_memory("particles", n, 2 * rows + 2 * HEAP_A_PARTICLE + 6)
         self.state = aligned(n, rows)
         self.other = aligned(n, rows)
-        self.state[:, 0] = (np.arange(n) << 38) + (machine.header + 2)
+        self.state[:, 0] = (np.arange(n) << k.TOP_BITS) + (machine.header + 2)
         self.state[:, machine.header] = point_word(FINAL_POINT, 0)
         self.state[:, machine.header + 1] = point_word(ENTRY_POINT, 0)
         c = self.control = np.zeros(k.CONTROL_WORDS + 8 * self.workers.count, dtype=np.int64)
@@ -286,8 +296,9 @@ class Smc:
         resampled = int(self.control[k.RESAMPLED])
         before = float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
         return SmcRun(
-            np.ascontiguousarray(rows), logw, before + best + total, self.state[:, 0] >> 38,
-            resampled, int(self.control[k.STEP]), [self.heap], relative,
+            np.ascontiguousarray(rows), logw, before + best + total,
+            first_ancestors(self.state[:, 0]), resampled, int(self.control[k.STEP]), [self.heap],
+            relative,
         )  # fmt: skip
 
 

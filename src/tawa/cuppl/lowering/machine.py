@@ -9,7 +9,7 @@ jump. Frames are plain words: copying them copies the continuation.
 Whatever can run out of room (heap, native stack, this stack) happens at a point where the particle
 can be suspended too, so the driver can make room and go on from there.
 
-State words: 0 the top of the stack (in words times stride, 38 bits) and above it the particle's
+State words: 0 the top of the stack (in words times stride, 34 bits) and above it the particle's
 first ancestor; 1 the draws made in this step (32 bits) and above them the next step to run, or -1.
 A program that uses `mem` or prompts has two more: the memo table and its counter. The stack is
 next.

@@ -13,7 +13,7 @@ from tawa.cuppl.numeric.primitives import Context, Ints, shru
 from tawa.cuppl.translation.native import native
 
 CONTINUATION_LAYOUT = 2
-TOP_MASK = (1 << 38) - 1
+TOP_MASK = (1 << 34) - 1
 
 
 @native

@@ -48,8 +48,11 @@ NEED_ROOM = 2
 FAILED = 3
 DEAD = 4
 
-TOP_MASK = (1 << 38) - 1
-ANCESTOR_MASK = -(1 << 38)
+TOP_BITS = 34
+TOP_MASK = (1 << TOP_BITS) - 1
+ANCESTOR_MASK = -(1 << TOP_BITS)
+MOST_PARTICLES = (1 << (64 - TOP_BITS)) - 1
+"""Of one run: an ancestor's number has to fit above the stack's top."""
 FINISHED_FLAG = -(1 << 32)
 DRAW_MASK = (1 << 32) - 1
 HEAP_FULL = 1
