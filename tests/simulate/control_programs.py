@@ -350,7 +350,8 @@ class _Writer:
                               "w0 = (w0 * 4294967296 + s0) % 4", "w0 = (w0 << 40 >> 39) & 3")  # fmt: skip
         forms = [f"({one} + {other}) & 3", f"({one} * 3 - {other}) & 3", "(s0 - s1) & 3",
                  f"tl.load(c + 16 + ({one} & 3) * 4)", f"search({self._base()}, s0) & 3",
-                 "tl.sum(i0, 0) & 3", "tl.argmax(v0, 0) & 3", f"{one} & 3 if {self._condition()} else s1",
+                 "tl.sum(i0, 0) & 3", "tl.argmax(v0, 0) & 3",
+                 f"({one} + s1 * 0 & 3).to(tl.int32) if {self._condition()} else s1",
                  f"tl.load(c + 32 + ({one} & 7), volatile=True)",
                  f"tl.minimum({one}, 3)", "(s0 % 3) + (s1 // 2 & 1)"]  # fmt: skip
         if self.random.random() < 0.2:
