@@ -1,4 +1,4 @@
-"""Effective samples a second of many chains on a GPU, beside BlackJAX's ChEES and NumPyro's NUTS.
+"""Effective samples a second of many chains on a GPU, beside those of BlackJAX and NumPyro.
 
     python benchmarks/cuppl_chains.py [--models arK,garch11] [--chains 1024] [--seconds 160]
 
@@ -36,7 +36,7 @@ from tawa.runtime import driver
 
 HERE = Path(__file__).parent
 MODELS = "eight_schools_noncentered,arK,kidscore_interaction,garch11,hmm_example"
-PEERS = (("chees", 100), ("chees", 300), ("numpyro", 100))
+PEERS = (("chees", 100), ("chees", 300), ("meads", 1000), ("numpyro", 100))
 """Samplers, and how many transitions warm them up."""
 
 

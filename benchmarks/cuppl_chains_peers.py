@@ -1,4 +1,4 @@
-"""Peers of `cuppl_chains.py`: many chains of BlackJAX's ChEES or NumPyro's NUTS on one device.
+"""Peers of `cuppl_chains.py`: many chains of BlackJAX's ChEES or MEADS, or NumPyro's NUTS.
 
 What is timed is one compiled function from starts to draws, warm-up included, at its second and
 third call. Data come on standard input, draws go to a file, a line of JSON says the times.
@@ -42,6 +42,24 @@ def chees(density: Callable[[Any], Any], chains: int, warm_up: int, draws: int) 
     return run
 
 
+def meads(density: Callable[[Any], Any], chains: int, warm_up: int, draws: int) -> Any:
+    """The same by MEADS, generalised HMC."""
+    blackjax: Any = import_module("blackjax")
+
+    def run(key: Any, q: Any) -> Any:
+        first, second = jax.random.split(key)
+        (states, parameters), _ = blackjax.meads_adaptation(density, chains).run(first, q, warm_up)
+        step = jax.vmap(blackjax.ghmc(density, **parameters).step)
+
+        def one(states: Any, key: Any) -> Any:
+            states, _ = step(jax.random.split(key, chains), states)
+            return states, states.position
+
+        return jax.lax.scan(one, states, jax.random.split(second, draws))[1]
+
+    return run
+
+
 def nuts(density: Callable[[Any], Any], chains: int, warm_up: int, draws: int) -> Any:
     """The same by NumPyro's NUTS, a chain beside the other."""
     init, draw = hmc(lambda q: -density(q), algo="NUTS")
@@ -73,7 +91,7 @@ def main(peer: str, name: str, chains: int, warm_up: int, draws: int, out: str) 
     def density(q: Any) -> Any:
         return -info.potential_fn(unravel(q))
 
-    make = chees if peer == "chees" else nuts
+    make = {"chees": chees, "meads": meads, "numpyro": nuts}[peer]
     run = jax.jit(make(density, chains, warm_up, draws))
     finite = jax.jit(jax.vmap(lambda q: jnp.isfinite(density(q))))
     random = np.random.default_rng(1)

@@ -1,10 +1,11 @@
 """CuPPL on a GPU where memory counts: growing vectors, and a thousand million particles.
 
-    python benchmarks/cuppl_gpu_sizes.py [--rows FOLDER] [--only mixture,epidemic,largest]
-        [--particles 1e9]
+    python benchmarks/cuppl_gpu_sizes.py [--rows FOLDER] [--only mixture,epidemic,largest,devices]
+        [--particles 1e9] [--devices 2]
 
 A mixture whose particles grow vectors of clusters, the epidemic of `cuppl_gpu.py`, and the
-birth-death model with as many particles as one asks for, whose answers are known.
+birth-death model with as many particles as one asks for, whose answers are known; and the same
+with its particles on several GPUs of one host beside one GPU.
 """
 
 from __future__ import annotations
@@ -108,6 +109,27 @@ def largest(run: Run, n: int) -> None:
     )
 
 
+def shared(run: Run, count: int, sizes: tuple[int, ...] = (1_000_000, 10_000_000)) -> None:
+    """Birth-death on some devices together, beside one."""
+    model, data = load("crbd_branches"), birth_death()["crbd_branches"]
+    for n in sizes:
+        given: dict[str, Any] = {"ess_threshold": 1.0}
+        one, alone, _ = timed(model, data, n, 3, **given)
+        several, together, _ = timed(model, data, n, 3, devices=count, **given)
+        same = all(
+            np.array_equal(a.words, b.words) and a.log_evidence == b.log_evidence
+            for a, b in zip(one.runs, several.runs, strict=True)
+        )
+        ratio = alone.median / together.median
+        case = {"model": "crbd_branches", "particles": n, "devices": count}
+        run.add(case, "tawa", together, one_device_ms=alone.median, same_bits=same)
+        print(
+            f"crbd_branches {n:>11} {alone.median:9.1f} ms on one device, {together.median:.1f} on "
+            f"{count}: {ratio:.2f} times as fast; the same bits: {same}",
+            flush=True,
+        )
+
+
 def main() -> None:
     """Measure and write rows."""
     parser = argparse.ArgumentParser(
@@ -116,6 +138,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     parser.add_argument("--only", default="mixture,epidemic,largest")
     parser.add_argument("--particles", type=float, default=1e9, help="of the largest case")
+    parser.add_argument("--devices", type=int, default=2, help="GPUs that share particles")
     given = parser.parse_args()
     warnings.simplefilter("ignore", cuppl.InferenceWarning)
     run, wanted = Run("cuppl-gpu-sizes", given.rows), given.only.split(",")
@@ -125,6 +148,8 @@ def main() -> None:
         days(run)
     if "largest" in wanted:
         largest(run, int(given.particles))
+    if "devices" in wanted:
+        shared(run, given.devices)
 
 
 if __name__ == "__main__":

@@ -162,7 +162,8 @@ static void run(std::function<void()> kernel, int blocks) {
 """
 
 
-TWO_ARGUMENTS = ("advance", "run_chains")
+TWO_ARGUMENTS = ("advance", "run_chains", "copy_share")
+SHARES = ("weigh_share", "decide_share", "count_share", "copy_share", "turn_share")
 AT_ONCE = ("move_heap",)
 
 
@@ -198,6 +199,7 @@ class HostDevice:
     def __init__(
         self, lowered: Lowered, folder: Path, *, stack_words: int = 1, pool_words: int = 8,
         heap_words: int = 4, patience: int = 1 << 30, together: bool = False,
+        shares: bool = False,
     ) -> None:  # fmt: skip
         self.stack_words, self.pool_words, self.heap_words = stack_words, pool_words, heap_words
         self.stack_bytes, self.patience = 0, patience
@@ -205,9 +207,10 @@ class HostDevice:
         warps = LANES_TOGETHER if together else LANES_APART
         sums = SUMS_TOGETHER if together else SUMS_APART
         shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])
-        source = cuda_source(lowered, shim, BLOCK, warps, sums) + LAUNCH
+        source = cuda_source(lowered, shim, BLOCK, warps, sums, shares) + LAUNCH
         names = ["move_heap"]
         names += ["begin", "advance", "resample", "widen"] if lowered.machine else ["run_all"]
+        names += SHARES if shares else ()
         self.library = compiled(source, names, folder)
         self.lowered = lowered
         self.suspend = True
@@ -219,6 +222,11 @@ class HostDevice:
 
     def synchronize(self) -> None:
         """Nothing is pending."""
+
+    use = mark = synchronize
+
+    def wait(self, event: None) -> None:
+        """Kernels have run when they have been launched."""
 
     def allocate(self, size: int) -> int:
         array = np.zeros(max(1, -(-size // 8)), dtype=np.int64)

@@ -39,6 +39,7 @@ from tawa.cuppl.particle_chains import (
     nested_posterior,
     particle_chains,
 )
+from tawa.cuppl.populations import device_for, gpu_posterior
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.tempered import tempered_posterior
@@ -63,8 +64,8 @@ class Model:
     file: str = "<model>"
     _elaborated: Elaborated | None = None
     _executables: dict[str, Executable] = field(default_factory=dict[str, Executable])
-    _devices: dict[bool, tuple[Lowered, Any]] = field(
-        default_factory=dict[bool, tuple[Lowered, Any]]
+    _devices: dict[tuple[bool, int], tuple[Lowered, Any]] = field(
+        default_factory=dict[tuple[bool, int], tuple[Lowered, Any]]
     )
     _chains_device: Any = None
 
@@ -155,7 +156,7 @@ class Model:
         particles, runs = counts(particles=particles, runs=runs)
         check_settings(seed, device)
         if device != "cpu":
-            return self._gpu("importance", particles, data, seed, runs, 0.0, limits)
+            return gpu_posterior(self, "importance", particles, data, seed, runs, 0.0, limits)
         executable = self.executable(suspend=False)
         workers, block = self.workers(data, threads)
         found: list[Run] = []
@@ -184,19 +185,23 @@ class Model:
         limits: Limits | None = None,
         progress: bool = False,
         device: str = "cpu",
+        devices: int = 1,
         checkpoint: Folder = None,
     ) -> Posterior:
         """Sequential Monte Carlo: resamples after a weight when the effective sample size is low.
 
         `ess_threshold` is a fraction of the particles: 1 resamples at every weight. `device` is
-        `cpu` or `gpu`; both give the same draws and the same answer. With `checkpoint`, a folder,
-        a run that is broken off goes on from there, with the same answer.
+        `cpu` or `gpu`; both give the same draws and the same answer, also if so many GPUs
+        (`devices`) share the particles. With `checkpoint`, a folder, a run that is broken off goes
+        on from there, with the same answer.
         """
-        particles, runs = counts(particles=particles, runs=runs)
+        particles, runs, devices = counts(particles=particles, runs=runs, devices=devices)
         check_settings(seed, device, ess_threshold=ess_threshold)
         kept = self.checkpoint(checkpoint, data, device, "smc", particles, seed, ess_threshold)
         if device != "cpu":
-            return self._gpu("smc", particles, data, seed, runs, ess_threshold, limits)
+            return gpu_posterior(
+                self, "smc", particles, data, seed, runs, ess_threshold, limits, devices
+            )
         executable = self.executable(suspend=True)
         if executable.lowered.machine is None:
             return self.importance(
@@ -542,40 +547,17 @@ class Model:
         """The program as the GPU runs it: no function calls itself."""
         return lower(self.elaborated, suspend, explicit_recursion=True)
 
-    def gpu_device(self, suspend: bool) -> tuple[Lowered, Any]:
-        """Code and kernels for the first GPU, compiled once. Raises NoDevice without a GPU."""
-        from tawa.cuppl.gpu.device import CudaDevice
-        from tawa.cuppl.gpu.source import cuda_source
-
-        if suspend not in self._devices:
+    def gpu_device(self, suspend: bool, devices: int = 1) -> tuple[Lowered, Any]:
+        """Code and kernels for the first GPUs, compiled once. Raises NoDevice without them."""
+        key = (suspend, devices)
+        if key not in self._devices:
             lowered = self.gpu_code(suspend)
-            self._devices[suspend] = (lowered, CudaDevice(cuda_source(lowered)))
-        return self._devices[suspend]
+            self._devices[key] = (lowered, device_for(lowered, devices))
+        return self._devices[key]
 
     def use_device(self, suspend: bool, lowered: Lowered, device: Any) -> None:
         """Run on this device from now on; `lowered` is the code that it was made for."""
-        self._devices[suspend] = (lowered, device)
-
-    def _gpu(
-        self, method: str, particles: int, data: Mapping[str, Any] | None, seed: int, runs: int,
-        threshold: float, limits: Limits | None,
-    ) -> Posterior:  # fmt: skip
-        from tawa.cuppl.gpu.smc import run_on_gpu
-
-        lowered, device = self.gpu_device(method == "smc")
-        image = encode_inputs(self.elaborated, data or {})
-        found: list[Run] = []
-        for run in range(runs):
-            one = run_on_gpu(
-                device, lowered, image, particles, seed + run, threshold, limits or Limits()
-            )
-            found.append(Run.of(one.run))
-            found[-1].copies = [(one.heap_address, one.heap)]
-            found[-1].device_memory, found[-1].device_seconds = one.memory, one.seconds
-            found[-1].device_rows, found[-1].device_sizes = one.rows, one.sizes
-        posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
-        posterior.warn()
-        return posterior
+        self._devices[suspend, 1] = (lowered, device)
 
 
 def _bar(title: str, shown: bool) -> Any:

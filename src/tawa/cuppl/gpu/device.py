@@ -12,11 +12,13 @@ import numpy.typing as npt
 from tawa.cuppl.gpu.source import BLOCK
 from tawa.runtime import driver
 from tawa.runtime.nvrtc import compile_cuda
+from tawa.runtime.peers import enable_access
 
-__all__ = ["CudaDevice", "Device"]
+__all__ = ["CudaDevice", "Device", "devices_together"]
 
 KERNELS = (
     "begin", "advance", "resample", "widen", "run_all", "move_heap", "run_chains",
+    "weigh_share", "decide_share", "count_share", "copy_share", "turn_share",
 )  # fmt: skip
 
 
@@ -88,9 +90,9 @@ class CudaDevice:
     heap_words = 32
 
     def __init__(self, source: str, index: int = 0, block: int = BLOCK) -> None:
-        self.block = block
+        self.block, self.index = block, index
         self.device = driver.device(index)
-        driver.make_current(index)
+        self.use()
         major, minor = self.device.capability
         target = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
         self.cubin = compiled(source, target)
@@ -104,6 +106,23 @@ class CudaDevice:
         self.stream = driver.checked("cuStreamCreate", 1)
         self.graphs: dict[tuple[tuple[tuple[str, int, int], ...], int], Any] = {}
         self.sizes: dict[int, int] = {}
+        self.event: Any = None
+        """After what was launched last; it makes no times."""
+
+    def use(self) -> None:
+        """Make this the device of the calls that follow."""
+        driver.make_current(self.index)
+
+    def mark(self) -> Any:
+        """An event after all that was launched so far."""
+        if self.event is None:
+            self.event = driver.checked("cuEventCreate", 2)
+        driver.checked("cuEventRecord", self.event, self.stream)
+        return self.event
+
+    def wait(self, event: Any) -> None:
+        """Let what is launched from now on come after another device's event."""
+        driver.checked("cuStreamWaitEvent", self.stream, event, 0)
 
     def allocate(self, size: int) -> int:
         """Some bytes, zeroed."""
@@ -180,3 +199,15 @@ class CudaDevice:
                 "cuLaunchKernel", self.functions[name], blocks, 1, 1, self.block, 1, 1, 0,
                 self.stream, pointers.ctypes.data, 0,
             )  # fmt: skip
+
+
+def devices_together(source: str, count: int) -> list[CudaDevice]:
+    """The first GPUs with a program's kernels. Raises NoDevice unless they reach each other."""
+    found = [CudaDevice(source, index) for index in range(count)]
+    for one in range(count):
+        for other in range(count):
+            if one != other and not driver.checked("cuDeviceCanAccessPeer", one, other):
+                raise driver.NoDevice(f"device {one} can't reach the memory of device {other}")
+    enable_access(count)
+    found[0].use()
+    return found

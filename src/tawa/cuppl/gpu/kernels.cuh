@@ -49,20 +49,31 @@ KERNEL void advance(i64* control, i64 deep) {
 }
 #endif
 
-// One thread: how the step ended, and whether to resample. All is read before anything is written.
-DEVICE void decide(i64* control) {
+// What came of a step: the status of a particle that failed, what particles wait for, how many have
+// not finished, and of the weights the largest, their sum and that of their squares.
+struct Outcome {
+  i64 failed, waits, active, best, sum, squares;
+};
+
+DEVICE Outcome outcome_of(const i64* control) {
   volatile const i64* now = control;
-  i64 failed = now[FAILED_STATUS], waits = now[WAITS], deep = now[DEEP], active = now[ACTIVE];
-  i64 best = now[BEST], sum = now[TOTAL], sum_of_squares = now[SQUARES], resampled = now[RESAMPLED];
+  return {now[FAILED_STATUS], now[WAITS] | now[DEEP], now[ACTIVE], now[BEST], now[TOTAL],
+          now[SQUARES]};
+}
+
+// One thread: how the step ended, and whether to resample. All is read before anything is written.
+DEVICE void decide(i64* control, const Outcome& seen) {
+  volatile const i64* now = control;
+  i64 resampled = now[RESAMPLED];
   double scale = float_of_bits(now[SCALE]), threshold = float_of_bits(now[THRESHOLD]);
-  double evidence = float_of_bits(now[LOG_Z]), n = (double)now[PARTICLES];
-  double top = unordered((u64)best);
-  i64 outcome = failed != 0                                          ? FAILED
-                : waits != 0 || deep != 0                            ? NEED_ROOM
+  double evidence = float_of_bits(now[LOG_Z]), n = (double)ALL_OF(now);
+  double top = unordered((u64)seen.best);
+  i64 outcome = seen.failed != 0                                     ? FAILED
+                : seen.waits != 0                                    ? NEED_ROOM
                 : bits_of(top) == (i64)0xFFF0000000000000ull         ? DEAD
-                : active == 0                                        ? FINISHED
+                : seen.active == 0                                   ? FINISHED
                                                                      : RUNNING;
-  double total = (double)(u64)sum / scale, squares = (double)(u64)sum_of_squares / scale;
+  double total = (double)(u64)seen.sum / scale, squares = (double)(u64)seen.squares / scale;
   bool resampling = outcome == RUNNING && total * total < threshold * squares;
   control[OUTCOME] = outcome;
   control[RESAMPLING] = resampling;
@@ -94,15 +105,15 @@ DEVICE void turn(i64* control) {
   control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = control[BARRIER] = 0;
 }
 
-// Integer weights of a chunk, and their sum; the sums of chunks and of groups of BLOCK chunks are
-// kept.
-DEVICE u64 weigh(i64* control, i64 chunk, u64* shared, u64& squares) {
+// Integer weights of a chunk, relative to the largest, and their sum; the sums of chunks and of
+// groups of BLOCK chunks are kept.
+DEVICE u64 weigh(i64* control, i64 chunk, double top, u64* shared, u64& squares) {
   i64 p = chunk * BLOCK + threadIdx.x;
   double scale = float_of_bits(control[SCALE]);
   u64 weight = 0;
   if (p < control[PARTICLES]) {
     Context ctx;
-    double w = cuppl_exp(ctx, ((const double*)control[LOGW])[p] - unordered((u64)control[BEST]));
+    double w = cuppl_exp(ctx, ((const double*)control[LOGW])[p] - top);
     weight = (u64)truncate(w * scale + 0.5);
     squares += (u64)truncate(w * w * scale + 0.5);
     ((u64*)control[WEIGHTS])[p] = weight;
@@ -124,7 +135,7 @@ DEVICE bool decide_together(i64* control, i64 step, bool* last, bool* resampling
     volatile i64* now = control;
     *last = atomicAdd((u64*)control + BARRIER, 1ull) == gridDim.x - 1;
     if (*last) {
-      decide(control);
+      decide(control, outcome_of(control));
       __threadfence();
       now[DECIDED] = step + 1;
     }
@@ -149,34 +160,40 @@ DEVICE void count_children(i64* control, i64 chunk, u64* shared) {
   u64 until = block_prefix(p < n ? ((u64*)control[WEIGHTS])[p] : 0, shared);
   if (p < n) {
     Context ctx;
-    i64 cumulative = (i64)(before + until);
+    i64 cumulative = SUM_BEFORE_OF(control) + (i64)(before + until);
     ((i64*)control[WEIGHTS])[p] = cuppl_offspring_before(
-        ctx, cumulative, control[TOTAL], n, float_of_bits(control[POINT]));
+        ctx, cumulative, SUM_OF(control), ALL_OF(control), float_of_bits(control[POINT]));
   }
+}
+
+// The first particle of a range whose children end behind a slot.
+DEVICE i64 parent_of(const i64* control, i64 slot, i64 low, i64 high) {
+  const i64* last = (const i64*)control[WEIGHTS];
+  while (low < high) {
+    i64 middle = (low + high) >> 1;
+#ifdef HAS_SHARES
+    i64 there = middle;
+    last = (const i64*)home_of(control, there)[WEIGHTS];
+    i64 end = last[there];
+#else
+    i64 end = last[middle];
+#endif
+    if (end > slot) high = middle; else low = middle + 1;
+  }
+  return low;
 }
 
 // Each slot finds its parent by bisection: first those of the chunk's ends, then between them. The
 // parents take the place of the weights' logarithms, which are known to be 0 now.
 DEVICE void find_parents(i64* control, i64 chunk, i64* ends) {
   i64 n = control[PARTICLES], start = chunk * BLOCK;
-  i64 stop = start + BLOCK < n ? start + BLOCK : n;
+  i64 stop = start + BLOCK < n ? start + BLOCK : n, first = FIRST_OF(control);
   i64 child = start + threadIdx.x;
-  const i64* last = (const i64*)control[WEIGHTS];
-  if (threadIdx.x < 2) {
-    i64 wanted = threadIdx.x ? stop - 1 : start, low = 0, high = n - 1;
-    while (low < high) {
-      i64 middle = (low + high) >> 1;
-      if (last[middle] > wanted) high = middle; else low = middle + 1;
-    }
-    ends[threadIdx.x] = low;
-  }
+  if (threadIdx.x < 2)
+    ends[threadIdx.x] =
+        parent_of(control, first + (threadIdx.x ? stop - 1 : start), 0, ALL_OF(control) - 1);
   __syncthreads();
-  i64 low = ends[0], high = ends[1];
-  while (child < n && low < high) {
-    i64 middle = (low + high) >> 1;
-    if (last[middle] > child) high = middle; else low = middle + 1;
-  }
-  if (child < n) ((i64*)control[LOGW])[child] = low;
+  if (child < n) ((i64*)control[LOGW])[child] = parent_of(control, first + child, ends[0], ends[1]);
   __syncthreads();
 }
 
@@ -189,11 +206,12 @@ DEVICE void copy_rows(i64* control, i64 chunk, i64 pass) {
   if (child >= n) return;
   i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
   i64 parent = ((const i64*)control[LOGW])[child];
-  i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
+  const i64* home = home_of(control, parent);
+  i64 words = (pass ? row_at(control, to, 0)[child] : row_at(home, from, 0)[parent]) & TOP_MASK;
   if (words > rows) words = rows;
   if (words > first + gap) words = first + gap;
   for (i64 word = first; word < words; ++word)
-    row_at(control, to, word)[child] = row_at(control, from, word)[parent];
+    row_at(control, to, word)[child] = row_at(home, from, word)[parent];
   if (first + gap >= rows) ((double*)control[LOGW])[child] = 0.0;
 }
 
@@ -221,11 +239,13 @@ SMALL_KERNEL void resample(i64* control) {
   i64 passes = (control[ROWS] + control[GAP] - 1) / control[GAP];
   if (outcome != RUNNING) return;
   if (waits != 0) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) decide(control);
+    if (blockIdx.x == 0 && threadIdx.x == 0) decide(control, outcome_of(control));
     return;
   }
+  double top = unordered((u64)control[BEST]);
   u64 total = 0, squares = 0;
-  for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) total += weigh(control, c, shared, squares);
+  for (i64 c = blockIdx.x; c < chunks; c += gridDim.x)
+    total += weigh(control, c, top, shared, squares);
   squares = block_sum(squares, shared);
   if (threadIdx.x == 0) {
     atomicAdd((u64*)control + TOTAL, total);

@@ -33,13 +33,39 @@ enum {
   PATIENCE = 79,      // particles that may need a full pool before the rest is left for later
   BARRIER = 80,       // blocks that have come to the barriers of a kernel
   DECIDED = 81,       // steps whose end has been decided
-  LIVE = 82           // words that were copied to a fresh heap
+  LIVE = 82,          // words that were copied to a fresh heap
+  // Of a share of particles on several devices (`shares.cuh`):
+  FIRST = 83,         // the number of its first particle
+  WHOLE = 84,         // particles of all shares
+  SHARES = 85,        // how many shares there are
+  SHARE_SIZE = 86,    // particles of each, but for the last
+  CONTROLS = 87,      // address of the control blocks' addresses
+  SUM_BEFORE = 88,    // weights of the shares before
+  SUM_OF_ALL = 89     // weights of all shares
 };
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };
 
 #define TOP_BITS 34
 #define TOP_MASK ((1ll << TOP_BITS) - 1)
+#ifdef HAS_SHARES
+#define FIRST_OF(control) control[FIRST]
+#define ALL_OF(control) control[WHOLE]
+#define SUM_BEFORE_OF(control) control[SUM_BEFORE]
+#define SUM_OF(control) control[SUM_OF_ALL]
+// The control block of the share that has a particle, whose number becomes that in its share.
+INLINE const i64* home_of(const i64* control, i64& p) {
+  i64 size = control[SHARE_SIZE], share = p / size;
+  p -= share * size;
+  return ((const i64* const*)control[CONTROLS])[share];
+}
+#else
+#define FIRST_OF(control) 0
+#define ALL_OF(control) control[PARTICLES]
+#define SUM_BEFORE_OF(control) 0
+#define SUM_OF(control) control[TOTAL]
+INLINE const i64* home_of(const i64* control, i64&) { return control; }
+#endif
 #define MINUS_INFINITY float_of_bits((i64)0xFFF0000000000000ull)
 
 // Doubles as integers of the same order.
@@ -238,7 +264,7 @@ DEVICE bool load_particle(Context& ctx, i64* control, i64 p, i64 stack, i64 deep
   }
   load_words(control, p, stack, first);
   int_at(stack + 8 * WARP) = flags;
-  ctx.particle = p;
+  ctx.particle = p + FIRST_OF(control);
   ctx.weight = weight;
   ctx.fuel = control[FUEL];
   cuppl_restore_draw(ctx, flags & 0xFFFFFFFFll);
@@ -284,7 +310,7 @@ KERNEL void begin(i64* control) {
   if (p >= n) return;
   i64 header = control[HEADER];
   for (i64 word = 1; word < header; ++word) row_at(control, 0, word)[p] = 0;
-  row_at(control, 0, 0)[p] = (i64)((u64)p << TOP_BITS | (u64)(header + 2));
+  row_at(control, 0, 0)[p] = (i64)((u64)(p + FIRST_OF(control)) << TOP_BITS | (u64)(header + 2));
   row_at(control, 0, header)[p] = FINAL_POINT;
   row_at(control, 0, header + 1)[p] = ENTRY_POINT;
   ((double*)control[LOGW])[p] = 0.0;

@@ -37,7 +37,8 @@ LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58
 OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
 STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
 GRAB, SLOTS, SLOT_COUNT, PATIENCE, LIVE = 75, 76, 77, 79, 82
-CONTROL_WORDS = 88
+FIRST, WHOLE, SHARES, SHARE_SIZE, CONTROLS = range(83, 88)
+CONTROL_WORDS = 90
 POOL_FULL = 4
 SHALLOW, DEEP_LANES = 0, 1
 BATCH = 16
@@ -93,6 +94,16 @@ class GpuMemory:
     peak: int = 0
 
     @property
+    def whole(self) -> int:
+        """Particles of the run; a share of them may be on another device."""
+        return self.particles
+
+    @property
+    def most(self) -> int:
+        """Particles of the largest share."""
+        return self.particles
+
+    @property
     def blocks(self) -> int:
         """Blocks of one thread a particle."""
         return -(-self.particles // self.device.block)
@@ -132,14 +143,14 @@ class GpuMemory:
         """Everything before the first step."""
         n, c = self.particles, self.control
         if self.lowered.machine is not None:
-            refuse_too_many(n)
+            refuse_too_many(self.whole)
         inputs = self.own("inputs", 8 * len(self.image.words))
         self.device.write(inputs, self.image.at(inputs))
         c[k.PARTICLES], c[k.THREADS], c[k.INPUTS] = n, 1, inputs
         c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF
         c[k.FUEL], c[k.DEPTH_LIMIT] = self.limits.max_steps, NO_LIMIT
-        c[k.THRESHOLD] = float_bits(self.threshold * n)
-        c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
+        c[k.THRESHOLD] = float_bits(self.threshold * self.whole)
+        c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(self.whole)))))
         c[LOGW] = self.own("logw", 8 * n)
         self.objects = object_table(self.lowered.elaborated.layouts)
         c[OBJECTS] = self.own_array("objects", self.objects)
@@ -234,7 +245,7 @@ class GpuMemory:
         self.ring = [self.ring[(base + r) % physical] for r in range(physical)]
         used, free = self.ring[: self.rows], self.ring[self.rows :]
         self.rows += more
-        fit = max(1, FREE_ROWS_BYTES // (8 * n))
+        fit = max(1, FREE_ROWS_BYTES // (8 * self.most))
         self.free_rows = max(1, len(free), min(self.rows, fit))
         wanted = self.rows + self.free_rows - physical
         self.check(8 * n * wanted, STACK_FULL)
@@ -411,13 +422,10 @@ class GpuMemory:
         c, n = self.control, self.particles
         logw = np.empty(n)
         self.device.read(int(c[LOGW]), logw)
-        best = float(np.max(logw))
-        if best == -math.inf:
+        if float(np.max(logw)) == -math.inf:
             raise self.error(ALL_ZERO)
         rows, ancestors = self.result_rows()
-        relative = logw - best
-        evidence = best + math.log(float(np.exp(relative, out=relative).sum()) / n)
-        evidence += float(c[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
+        evidence = self.evidence(logw)
         heap = np.empty(self.heap_words if self.allocates() else 1, dtype=np.int64)
         self.device.read(self.heap, heap)
         run = SmcRun(rows, logw, evidence, ancestors, int(c[k.RESAMPLED]), int(c[k.STEP]), [heap])
@@ -425,6 +433,13 @@ class GpuMemory:
         for address, _ in self.owned.values():
             self.device.free(address)
         return GpuRun(run, heap, self.heap, self.peak, seconds, self.rows, sizes)
+
+    def evidence(self, logw: npt.NDArray[np.float64]) -> float:
+        """The logarithm of the evidence, of the weights of all particles at the end."""
+        best = float(np.max(logw))
+        relative = logw - best
+        last = best + math.log(float(np.exp(relative, out=relative).sum()) / len(logw))
+        return last + float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
 
     def result_rows(self) -> tuple[Words, Words]:
         """The rows of the results, and each particle's first ancestor."""

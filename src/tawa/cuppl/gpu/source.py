@@ -28,6 +28,7 @@ CHAINS_BLOCK = 128
 KERNELS = Path(__file__).with_name("kernels.cuh")
 COLLECT = Path(__file__).with_name("collect.cuh")
 PARTICLES = Path(__file__).with_name("particles.cuh")
+SHARES = Path(__file__).with_name("shares.cuh")
 CHAINS = Path(__file__).with_name("chains.cuh")
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
@@ -117,12 +118,17 @@ def cuda_source(
     block: int = BLOCK,
     warps: str = _WARPS,
     sums: str = _SUMS,
+    shares: bool = False,
 ) -> str:
-    """CUDA C++ for a program. Other qualifiers make it plain C++, for tests without a GPU."""
+    """CUDA C++ for a program, whose particles may be shared among devices.
+
+    Other qualifiers make it plain C++, for tests without a GPU.
+    """
     flag = "HAS_MACHINE" if lowered.machine else "HAS_MAIN"
     head = f"#define BLOCK {block}\n#define {flag} 1\n"
     head += f"enum {{ FINAL_POINT = {FINAL_POINT}, ENTRY_POINT = {ENTRY_POINT}, "
     head += f"CONTINUATION_LAYOUT = {CONTINUATION_LAYOUT} }};\n"
+    head += "#define HAS_SHARES 1\n" if shares else ""
     program = device_program(lowered)
     whole = Program(dict(program.functions))
     program.functions.pop(MACHINE, None)
@@ -130,7 +136,8 @@ def cuda_source(
     if lowered.machine is not None:
         points, turns = machine_text(lowered.machine, whole)
         parts += [points, warps, turns]
-    return "\n".join((*parts, sums, KERNELS.read_text(), COLLECT.read_text()))
+    kernels = (KERNELS, COLLECT, SHARES) if shares else (KERNELS, COLLECT)
+    return "\n".join((*parts, sums, *(path.read_text() for path in kernels)))
 
 
 def chains_source(
