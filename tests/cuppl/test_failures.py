@@ -102,6 +102,14 @@ def test_enumeration_that_can_not_end() -> None:
         continuous.enumerate()
 
 
+def test_texts_that_are_read_and_are_not(tmp_path: Path) -> None:
+    """A byte order mark at the beginning of a file is no part of the program."""
+    (tmp_path / "marked.ppl").write_bytes(b"\xef\xbb\xbfdef main () = 3")
+    assert cuppl.load(tmp_path / "marked.ppl").importance(2).values[0] == 3
+    with pytest.raises(FunctionalError, match="Unicode"):
+        cuppl.model("def main () = 3 # \ud800")
+
+
 CHECKED = {
     "ill-typed": ("def main () = 1 + true", "TypeMismatch"),
     "branches": ("def main () = if flip 0.5 then 1 else false", "TypesDisagree"),
@@ -112,6 +120,7 @@ CHECKED = {
     "functions compared": ("def main () = (fn x -> x + 1) == (fn x -> x)", "UnsupportedValue"),
     "syntax": ("def main () = let x = in x", "ProgramSyntaxError"),
     "observed type": ("def main () = observe (normal 0 1) true", ""),
+    "a number without end": ("def main () = -1e400", "ProgramSyntaxError"),
     "case missing": ("def main () = match Some 1 with | None -> 1 end", "UncoveredCase"),
 }
 

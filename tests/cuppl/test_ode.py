@@ -51,6 +51,9 @@ def test_what_is_not_solved() -> None:
         solution("ode (fn t y -> y) 0.0 [1] times 1e-6", times=[2.0, 1.0])
     with pytest.raises(FunctionalError, match="weights are zero"):
         solution("ode (fn t y -> [y.[0] * y.[0]]) 0.0 [1] times 1e-6", times=[2.0])
+    for change, start in (("[1.0, 2.0]", "[1]"), ("[1.0]", "[1, 2]")):
+        with pytest.raises(FunctionalError, match="a change for each of the values"):
+            solution(f"ode (fn t y -> {change}) 0.0 {start} times 1e-6", times=[2.0])
 
 
 def test_an_end_at_infinity() -> None:

@@ -163,8 +163,13 @@ def _refuse_other(known: s.Datatype, datatype: s.Datatype, module: s.Module) -> 
 
 
 def require_text(source: object) -> str:
-    """What is given as a program, if it is text. Raises NotAProgram."""
+    """What is given as a program, if it is text. Raises NotAProgram, or ProgramSyntaxError."""
     if isinstance(source, str):
+        try:
+            source.encode()
+        except UnicodeEncodeError as error:
+            found = f"character {error.start} is {source[error.start]!r}"
+            raise ProgramSyntaxError("a program is Unicode text", found=found) from None
         return source
     raise NotAProgram(
         "a program is text",
@@ -184,7 +189,7 @@ def read_source(path: Path) -> str:
             hint=None if path.is_absolute() else "paths are from where the process was started",
         )
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ProgramSyntaxError(f"{path} is not UTF-8 text: {error.reason}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -275,6 +276,11 @@ class ProbabilisticInference(Inference):
             term = self.solver.fresh()
             self._number(term, Origin(literal.span, "number"))
             return term
+        if literal.value == math.inf:
+            raise ProgramSyntaxError(
+                "a number this large can't be represented", span=literal.span,
+                expected="at most 1.7976931348623157e308", hint="without end it is `infinity`",
+            )  # fmt: skip
         return super().literal(literal)
 
     def module(self, module: s.Module) -> dict[str, Scheme]:
