@@ -8,6 +8,7 @@ that made it; what is deeper than the surroundings of a definition is generalise
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from copy import copy
@@ -82,7 +83,7 @@ class Solver:
         self.level = 0
         self.log: list[Entry] = []
         self._parked: dict[int, Constraint] = {}
-        self._watchers: dict[Variable, list[int]] = {}
+        self._watchers: defaultdict[Variable, list[int]] = defaultdict(list)
         self._ready: list[int] = []
         self._next = 0
 
@@ -254,16 +255,12 @@ class Solver:
         self._parked[key] = constraint
         watchers = self._watchers
         for variable in self.constraint_variables(constraint):
-            waiting = watchers.get(variable)
-            if waiting is None:
-                watchers[variable] = [key]
-            else:
-                waiting.append(key)
+            watchers[variable].append(key)
 
     def constraint_variables(self, constraint: Constraint) -> dict[Variable, None]:
         """The unknowns that a constraint depends on."""
         found: dict[Variable, None] = {}
-        variables = dict.fromkeys(constraint.variables())
+        variables = constraint.unknowns()
         if self.bindings.keys().isdisjoint(variables):
             return variables
         for variable in variables:

@@ -124,6 +124,10 @@ class Constraint:
         """The variables that the demand is about; it is tried again when one gets bound."""
         raise NotImplementedError
 
+    def unknowns(self) -> dict[Variable, None]:
+        """The variables in order, each once: a set that is not to be changed."""
+        return dict.fromkeys(self.variables())
+
     def substitute(self, replace: Callable[[Variable], Term | None], origin: Origin) -> Constraint:
         """The same demand on other terms, made at another place."""
         raise NotImplementedError

@@ -207,6 +207,19 @@ class Context:
             else max(floor + dim.offset, floor + dim.offset if low is None else low)
         )
 
+    def not_below(self, dim: Dim, bound: int) -> bool:
+        """Whether a size is provably not below a number, by all that is known of its symbols.
+
+        To look for an example that is takes less than to look for a proof in vain.
+        """
+        solver = self.solver
+        if solver.bounds.keys().isdisjoint(dim.free.keys()) and dim.symbols not in solver.floors:
+            samples = dim.samples
+            if samples is not None and min(samples) < bound:
+                return False
+        low = self.least(dim)
+        return low is not None and low >= bound
+
     def has_elements(self, dims: Dims) -> bool:
         """Whether a tensor of these sizes surely has elements."""
         return all((self.least(dim) or 0) >= 1 for dim in dims)

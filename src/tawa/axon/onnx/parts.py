@@ -7,7 +7,13 @@ import numpy as np
 from tawa.axon.onnx.context import Context, IllFormed, rule
 from tawa.axon.onnx.structure import bounds, part_of
 from tawa.axon.onnx.values import Array, Value, tensor
-from tawa.axon.sizes.choices import incomparable, largest, smallest
+from tawa.axon.sizes.choices import (
+    incomparable,
+    largest,
+    largest_options,
+    smallest,
+    smallest_options,
+)
 from tawa.axon.sizes.dims import ZERO, Dim, ceil_quotient, total
 
 OPEN_ENDS = (2**31 - 1, 2**63 - 1)
@@ -68,16 +74,18 @@ def _equal_parts(context: Context, size_: Dim, each: Dim, count: int) -> list[Di
     """Parts of a size, of which the last ones may be smaller, or nothing.
 
     What is left for a part shrinks from one to the next. So parts between two of which nothing
-    is known but that they are `min(each, max(left, 0))` are so too.
+    is known but that they are `min(each, max(left, 0))` are so too. The first part is never more
+    than there is, and what is left for the last one is never more than a part.
     """
+    is_size = context.not_below(size_, 0)
 
     def part(index: int) -> tuple[Dim, bool]:
         left = size_ - each * index
-        low = context.least(left)
-        rest = left if low is not None and low >= 0 else largest([left, ZERO])
-        found = smallest([each, rest])
-        is_open = rest is not left and rest == incomparable([left, ZERO])
-        return found, is_open and found == -incomparable([-each, -rest])
+        is_left = (is_size and index == 1) or context.not_below(left, 0)
+        rest = left if is_left else largest([left, ZERO])
+        found = rest if is_size and index == count - 1 else smallest([each, rest])
+        is_open = set(largest_options(rest)) == {left, ZERO}
+        return found, is_open and set(smallest_options(found)) == {each, rest}
 
     found = [each] * count
     first, last = 1, count - 1

@@ -30,6 +30,17 @@ class ShapeConstraint(Constraint):
             elif isinstance(value, Term):
                 yield from value.variables()
 
+    def unknowns(self) -> dict[Variable, None]:
+        """Those of all the fields."""
+        found: dict[Variable, None] = {}
+        for name in _names(type(self)):
+            value = getattr(self, name)
+            if isinstance(value, Dim):
+                found.update(value.free)
+            elif isinstance(value, Term):
+                found.update(dict.fromkeys(value.variables()))
+        return found
+
     def substitute(self, replace: Callable[[Variable], Term | None], origin: Origin) -> Constraint:
         """The same demand on other terms, made at another place."""
         values: dict[str, object] = {"origin": origin}

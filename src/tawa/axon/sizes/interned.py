@@ -35,7 +35,9 @@ class Interned:
     @classmethod
     def _made(cls, values: tuple[Hashable, ...]) -> Self:
         made = object.__new__(cls)
-        made.__dict__.update(zip(cls.__match_args__, values, strict=True))
+        state = made.__dict__
+        for name, value in zip(cls.__match_args__, values, strict=True):
+            state[name] = value
         made.prepare()
         reference = _Reference(made, _Reference.end)
         reference.values = values

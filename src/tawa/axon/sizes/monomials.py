@@ -100,7 +100,10 @@ def united(sets: list[dict[Variable, None]]) -> dict[Variable, None]:
     found = [variables for variables in sets if variables]
     if len(found) < 2:
         return found[0] if found else {}
-    return {variable: None for variables in found for variable in variables}
+    union = dict(found[0])
+    for variables in found[1:]:
+        union.update(variables)
+    return union
 
 
 def free_of(factor: Factor) -> dict[Variable, None]:

@@ -177,6 +177,9 @@ class Polynomial(Interned, Term):
         """The variables in order, each once."""
         if self.offset:
             return self.symbols.free
+        terms = self.terms
+        if len(terms) == 1 and len(terms[0][0]) == 1:
+            return free_of(terms[0][0][0][0])
         return united([free_of(factor) for factor in self.factors])
 
     def plus(self, number: int) -> Self:

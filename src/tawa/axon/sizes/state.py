@@ -58,7 +58,7 @@ class SolverState(Solver):
         """The dimension with all that is known put in."""
         if dim.constant is not None:
             return dim
-        if self.bindings.keys().isdisjoint(dim.free):
+        if self.bindings.keys().isdisjoint(dim.free.keys()):  # so the shorter is looked through
             return self._decided(dim) if self.bounds and dim.chooses else dim
         resolved = self.resolve(dim)
         if not isinstance(resolved, Dim):
