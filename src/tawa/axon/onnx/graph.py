@@ -362,8 +362,11 @@ class Walk:
                     scope[name] = self._completed(self.declared[name], scope[name])
 
     def _opset(self, domain: str) -> int:
-        default = onnx.defs.onnx_opset_version() if domain in ("", "ai.onnx") else 1
-        return self.opsets.get("" if domain == "ai.onnx" else domain, default)
+        domain = "" if domain == "ai.onnx" else domain
+        found = self.opsets.get(domain)
+        if found is None:
+            return 1 if domain else onnx.defs.onnx_opset_version()
+        return found
 
     def _subgraph(
         self, graph: GraphProto, given: list[Value], scope: dict[str, Value]

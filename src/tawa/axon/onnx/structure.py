@@ -20,7 +20,7 @@ from tawa.axon.onnx.values import (
     tensor,
 )
 from tawa.axon.sizes.choices import is_not_one, largest
-from tawa.axon.sizes.dims import ONE, ZERO, Dim
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, exact_quotient
 
 MAX_AXES = 64
 """NumPy's limit."""
@@ -431,6 +431,9 @@ def depth_and_space(context: Context) -> Value | None:
 
 def part_of(context: Context, dim: Dim, by: int) -> Dim:
     """A dimension divided by a number, without a rest."""
+    exact = exact_quotient(context.written.get(dim, dim), Dim.of(by))
+    if exact is not None and ((low := exact.least()) is not None and low >= 0):
+        return context.solver.dim(exact)
     quotient = context.fresh()
     context.equal(dim, quotient * by)
     return context.solver.dim(quotient)

@@ -18,6 +18,7 @@ from tawa.axon.sizes.dims import (
     divide_monomial,
     exact_quotient,
     factor_least,
+    kind_least,
 )
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.monomials import Factor, Monomial
@@ -44,9 +45,34 @@ def solve(state: SolverState, left: Dim, right: Dim, origin: Origin) -> bool:
 
     Raises Clash when they can't be equal.
     """
-    difference = state.dim(left) - state.dim(right)
+    known, unknown = state.dim(left), state.dim(right)
+    difference = known - unknown
+    variable = unknown.sole_variable
+    if variable is not None and _is_next(state, variable, known):
+        state.set_dim(variable, known, origin, difference)
+        return True
     equation = Equation(state, left, right, difference, origin)
     return equation.solve(difference)
+
+
+def _order(state: SolverState, variable: Variable) -> tuple[bool, int, int]:
+    """Orders variables: the best to eliminate is last."""
+    return variable.kind == "integer", state.levels.get(variable, 0), variable.id
+
+
+def _is_next(state: SolverState, variable: Variable, known: Dim) -> bool:
+    """Whether the rules would let a variable stand for a size: they need not be tried then."""
+    if variable in state.declared or variable in known.free or variable.kind == "shape":
+        return False
+    low = known.least()
+    if low is None or low < (kind_least(variable.kind) or 0):
+        return False
+    mine, declared = _order(state, variable), state.declared
+    return all(
+        mine > _order(state, factor)
+        for factor in known.factors
+        if isinstance(factor, Variable) and factor not in declared
+    )
 
 
 class Equation:
@@ -100,7 +126,7 @@ class Equation:
         found = [f for f in p.factors if isinstance(f, Variable) and f.kind != "shape"]
         if not declared:
             found = [variable for variable in found if variable not in state.declared]
-        found.sort(key=lambda v: (v.kind == "integer", state.levels.get(v, 0), v.id), reverse=True)
+        found.sort(key=lambda variable: _order(state, variable), reverse=True)
         for variable in found:
             linear = p.linear_in(variable)
             if linear is not None:

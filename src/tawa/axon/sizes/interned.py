@@ -28,20 +28,17 @@ class Interned:
 
     def __new__(cls, *values: Hashable) -> Self:
         """The object of these values."""
-        reference = cls._objects.get(values)
-        found = None if reference is None else reference()
-        return cls._made(values) if found is None else found
-
-    @classmethod
-    def _made(cls, values: tuple[Hashable, ...]) -> Self:
+        objects = cls._objects
+        reference = objects.get(values)
+        if reference is not None and (found := reference()) is not None:
+            return found
         made = object.__new__(cls)
         state = made.__dict__
         for name, value in zip(cls.__match_args__, values, strict=True):
             state[name] = value
         made.prepare()
         reference = _Reference(made, _Reference.end)
-        reference.values = values
-        reference.objects = objects = cls._objects
+        reference.values, reference.objects = values, objects
         first = objects.setdefault(values, reference)
         if first is reference:
             return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -100,10 +101,7 @@ def united(sets: list[dict[Variable, None]]) -> dict[Variable, None]:
     found = [variables for variables in sets if variables]
     if len(found) < 2:
         return found[0] if found else {}
-    union = dict(found[0])
-    for variables in found[1:]:
-        union.update(variables)
-    return union
+    return dict.fromkeys(chain.from_iterable(found))
 
 
 def free_of(factor: Factor) -> dict[Variable, None]:

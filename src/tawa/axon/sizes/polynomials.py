@@ -118,6 +118,9 @@ class Polynomial(Interned, Term):
         if self.offset:
             weight, depth, magnitude = self.symbols.extent
             return weight + 1, depth, max(magnitude, abs(self.offset))
+        factor = self.counted_factor
+        if factor is not None:
+            return factor.extent if isinstance(factor, Atom) else (1, 0, 1)
         weight = depth = magnitude = 0
         for monomial, c in self.terms:
             magnitude = max(magnitude, abs(c))
@@ -205,7 +208,7 @@ def _samples_of(factor: Factor) -> Samples | None:
     if not isinstance(factor, Variable):
         return factor.samples
     small = SMALL.get(factor.kind)
-    return None if small is None else (small, 3, 10**6 + factor.id * 7919 % 99_991)
+    return None if small is None else (small, 3, 10**18 + factor.id * 7919 % 99_991)
 
 
 def _growing(terms: Terms, sign: int) -> Iterator[Variable]:
