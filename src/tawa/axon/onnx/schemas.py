@@ -65,13 +65,20 @@ def _port(ports: tuple[Port, ...], index: int) -> Port | None:
     return ports[-1] if ports and ports[-1].is_variadic else None
 
 
-@cache
 def signature(domain: str, name: str, version: int) -> Signature | None:
-    """What is known of an operator in a version of its domain; None for a foreign one."""
+    """What is known of an operator in a version of its domain; None for a foreign one.
+
+    A schema may be registered later: what isn't there is asked for again.
+    """
     try:
-        schema = defs.get_schema(name, version, domain)
-    except Exception:  # onnx's own error for an operator that it doesn't have
+        return _signature(domain, name, version)
+    except defs.SchemaError:
         return None
+
+
+@cache
+def _signature(domain: str, name: str, version: int) -> Signature:
+    schema = defs.get_schema(name, version, domain)
     attributes = schema.attributes
     return Signature(
         tuple(_as_port(parameter) for parameter in schema.inputs),
