@@ -15,7 +15,13 @@ from onnx import GraphProto, TensorProto
 
 from tawa.axon.onnx.context import Branch, Context, IllFormed, rule
 from tawa.axon.onnx.forms import given_inputs
-from tawa.axon.onnx.sequences import merged
+from tawa.axon.onnx.sequences import (
+    each_after,
+    each_of,
+    either_sequence,
+    merged,
+    sequence,
+)
 from tawa.axon.onnx.values import UNKNOWN, Value, known, tensor
 from tawa.axon.sizes.dims import ONE, Dim
 from tawa.functional.terms import Term, Variable
@@ -123,26 +129,47 @@ def _fixed_point(
     """
     body = context.attribute("body")
     skipped = 1 if before else 0  # a loop's body says first whether to go on
-    stable = [
-        value if value.is_sequence else replace(value, contents=None, fill=None) for value in state
-    ]
+    stable = [_without_contents(value) for value in state]
+    mark = context.solver.fresh().id
     while True:
         iteration = context.branch(body, [*before, *stable, *after])
         if iteration.values is None:
             return state, [UNKNOWN] * len(body.output)
         results = iteration.values[skipped : skipped + len(stable)]
-        widened = [_widened(context, a, b, iteration) for a, b in zip(stable, results, strict=True)]
+        widened = [
+            _widened_sequence(context, a, b, mark) if a.is_sequence
+            else _widened(context, a, b, iteration)
+            for a, b in zip(stable, results, strict=True)
+        ]  # fmt: skip
         if widened == stable:
             last = [_forgotten(context, value, stable) for value in stable]
             return last, [_forgotten(context, value, stable) for value in iteration.values]
         stable = widened
 
 
+def _without_contents(value: Value) -> Value:
+    items = None if value.items is None else tuple(map(_without_contents, value.items))
+    item = None if value.item is None else _without_contents(value.item)
+    return replace(value, contents=None, fill=None, items=items, item=item)
+
+
+def _widened_sequence(context: Context, before: Value, after: Value, mark: int) -> Value:
+    """What holds of a sequence before and after an iteration.
+
+    Of its items, sizes that an iteration makes are different from item to item.
+    """
+    after = _without_contents(after)
+    if before == after or not after.is_sequence:
+        return before if after.is_sequence else sequence(None)
+    if after.items == ():
+        return either_sequence(context, before, after)
+    item = each_of(context, after)
+    lasting = None if item is None else each_after(context, item, mark)
+    return either_sequence(context, before, sequence(None, lasting))
+
+
 def _widened(context: Context, before: Value, after: Value, iteration: Branch) -> Value:
     """What holds of a state before and after an iteration; contents are forgotten."""
-    if before.is_sequence:
-        same = before.items is None or before == after
-        return before if same else Value((), is_sequence=True)
     if before.dims is None:
         return before
     if after.dims is None or len(after.dims) != len(before.dims):

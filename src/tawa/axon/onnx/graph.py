@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -40,8 +39,10 @@ from tawa.axon.onnx.context import (
     Undefined,
     is_long,
 )
+from tawa.axon.onnx.deadline import SECONDS, SECONDS_A_NODE, Deadline
 from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
+from tawa.axon.onnx.sequences import EACH
 from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.onnx.values import MAX_CONTENTS, MAX_SIZE, UNKNOWN, Value, known, stored
 from tawa.axon.sizes.dims import Dim
@@ -60,12 +61,6 @@ RULE_MODULES = (
     structure,
 )  # fmt: skip
 """Importing them registers the rules."""
-
-SECONDS = 5.0
-"""Processor time after which a model without nodes is given up."""
-
-SECONDS_A_NODE = 0.004
-"""What it may take longer for each node; usual are a tenth of that."""
 
 MAX_CALLS = 64
 """Functions that call each other deeper than this are taken to call themselves."""
@@ -96,27 +91,6 @@ class Described:
         span = Span(f"{node.op_type} {label.partition(' `')[2][:-1]}", index + 1)
         attributes = {attribute.name: attribute for attribute in node.attribute}
         return cls(node, label, Origin(span, label), attributes)
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """When an inference is given up: so much processor time after it began.
-
-    No less time can have passed than the processor worked; that is asked first, as it takes less.
-    """
-
-    time: float
-    processor_time: float
-
-    @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """The deadline so many seconds from now."""
-        return cls(time.monotonic() + seconds, time.thread_time() + seconds)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has passed."""
-        return time.monotonic() > self.time and time.thread_time() > self.processor_time
 
 
 class ModelInference:
@@ -289,12 +263,15 @@ class Walk:
                 expected=f"{ranks[0]}, as the input of this name says",
             )
 
-    def _input(self, type_: TypeProto, given: Sequence[int | str] | None, taken: set[str]) -> Value:
+    def _input(
+        self, type_: TypeProto, given: Sequence[int | str] | None, taken: set[str],
+        is_item: bool = False,
+    ) -> Value:  # fmt: skip
         if type_.HasField("sequence_type"):
-            item = self._input(type_.sequence_type.elem_type, None, taken)
+            item = self._input(type_.sequence_type.elem_type, None, taken, is_item=True)
             return Value((), item=item, is_sequence=True)
         if type_.HasField("optional_type"):
-            return self._input(type_.optional_type.elem_type, given, taken)
+            return self._input(type_.optional_type.elem_type, given, taken, is_item)
         if type_.WhichOneof("value") in ("map_type", "opaque_type"):
             return UNKNOWN
         tensor_type = type_.sparse_tensor_type if type_.HasField("sparse_tensor_type") else (
@@ -312,14 +289,17 @@ class Walk:
             if dim.HasField("dim_value") and dim.dim_value >= 0:
                 sizes.append(Dim.of(dim.dim_value))
             else:
-                sizes.append(self.symbol(dim.dim_param or self._unnamed(taken)))
+                sizes.append(self._named(dim.dim_param, taken, is_item))
         return Value(tuple(sizes), None, element)
 
-    def _unnamed(self, taken: set[str]) -> str:
+    def _named(self, name: str, taken: set[str], is_item: bool) -> Dim:
+        """The size of this name. Without one, each item of a sequence has its own."""
+        if is_item and not name:
+            return Dim.of(self.solver.fresh("count", EACH))
         number = len(self.symbols)
-        while f"d{number}" in taken or f"d{number}" in self.symbols:
+        while not name and (f"d{number}" in taken or f"d{number}" in self.symbols):
             number += 1
-        return f"d{number}"
+        return self.symbol(name or f"d{number}")
 
     def walk(self, graph: GraphProto, scope: dict[str, Value]) -> None:
         """Infer the nodes of a graph in order, into `scope`."""

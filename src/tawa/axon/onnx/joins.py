@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tawa.axon.onnx.context import Context, IllFormed, dims_array, rule
+from tawa.axon.onnx.sequences import each_of, one_of
 from tawa.axon.onnx.values import Array, Dims, Value, tensor
 from tawa.axon.sizes.dims import ZERO, Dim, total
 
@@ -57,6 +58,8 @@ def _joined(context: Context, axis: int) -> Array | None:
 def concat_sequence(context: Context) -> Value | None:
     """The items joined or stacked."""
     items = context.value(0).items
+    if items is None:
+        return _joined_each(context, each_of(context, context.value(0)))
     if not items or any(item.dims is None for item in items):
         return None
     if len({item.rank for item in items}) > 1:
@@ -70,6 +73,16 @@ def concat_sequence(context: Context) -> Value | None:
     joined = total(dims[axis] for dims in shapes)
     shared = _shared(context, shapes, axis) or ()
     return tensor([*shared[:axis], joined, *shared[axis + 1 :]])
+
+
+def _joined_each(context: Context, item: Value | None) -> Value | None:
+    """So many items joined or stacked, by what is known of each: there is one at least."""
+    dims = None if item is None else one_of(context, item).dims
+    if dims is None:
+        return None
+    is_stacked = context.flag("new_axis")
+    axis = context.axis(context.attribute("axis"), len(dims) + is_stacked)
+    return tensor([*dims[:axis], context.fresh(), *dims[axis + (not is_stacked) :]])
 
 
 def _shared(

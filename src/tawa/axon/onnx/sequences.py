@@ -2,19 +2,68 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from tawa.axon.onnx.context import Context, IllFormed, rule
 from tawa.axon.onnx.values import UNKNOWN, Array, Value, known, object_array, tensor
-from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.dims import ONE, Dim
 
 MAX_ITEMS = 1024
 """Longer sequences are of unknown length."""
+
+EACH = "each"
+"""What the unknowns are called that stand for a size of which each item has its own."""
 
 
 def sequence(items: tuple[Value, ...] | None, item: Value | None = None) -> Value:
     """A sequence of known items, or of unknown length."""
     return Value((), items=items, item=item, is_sequence=True)
+
+
+def has_own(context: Context, dim: Dim) -> bool:
+    """Whether a size of a sequence's items differs from item to item."""
+    declared = context.solver.declared
+    return any(v.hint == EACH and v not in declared for v in dim.free)
+
+
+def one_of(context: Context, item: Value) -> Value:
+    """An item, by what is known of each: sizes that differ from item to item are its own."""
+    return item.mapped(lambda dim: context.fresh() if has_own(context, dim) else dim)
+
+
+def each_of(context: Context, value: Value) -> Value | None:
+    """What is known of each item of a sequence: None if nothing is, or if it is empty."""
+    return value.item if value.items is None else _general(context, value.items)
+
+
+def _general(context: Context, values: Sequence[Value]) -> Value | None:
+    """What holds of each of some tensors."""
+    if not values or any(value.is_sequence for value in values):
+        return None
+    elements = {value.element for value in values}
+    element = elements.pop() if len(elements) == 1 else 0
+    shapes = [context.resolved(value.dims) for value in values if value.dims is not None]
+    if len(shapes) < len(values) or len(set(map(len, shapes))) > 1:
+        return Value(None, None, element)
+    columns = (dict.fromkeys(column) for column in zip(*shapes, strict=True))
+    return Value(tuple(_shared(context, column) for column in columns), None, element)
+
+
+def _shared(context: Context, sizes: dict[Dim, None]) -> Dim:
+    if len(sizes) == 1:
+        return next(iter(sizes))
+    own = next((dim for dim in sizes if has_own(context, dim)), None)
+    return Dim.of(context.solver.fresh("count", EACH)) if own is None else own
+
+
+def either_sequence(context: Context, one: Value, other: Value) -> Value:
+    """A sequence of unknown length whose items are those of one or of another."""
+    items = [each_of(context, value) for value in (one, other) if value.items != ()]
+    found = [item for item in items if item is not None]
+    return sequence(None, _general(context, found) if len(found) == len(items) else None)
 
 
 def merged(context: Context, one: Value, other: Value) -> Value:
@@ -36,7 +85,7 @@ def _merged_sequences(context: Context, one: Value, other: Value) -> Value:
     if not (one.is_sequence and other.is_sequence):
         return UNKNOWN
     if one.items is None or other.items is None or len(one.items) != len(other.items):
-        return sequence(None)
+        return either_sequence(context, one, other)
     pairs = zip(one.items, other.items, strict=True)
     return sequence(tuple(merged(context, a, b) for a, b in pairs))
 
@@ -75,7 +124,7 @@ def insert(context: Context) -> Value:
     items, item = context.value(0).items, context.value(1)
     at = context.number(2, None)
     if items is None or (context.has(2) and at is None) or len(items) >= MAX_ITEMS:
-        return sequence(None)
+        return either_sequence(context, context.value(0), sequence((item,)))
     place = len(items) if not context.has(2) else _place(int(at), len(items) + 1, len(items))
     return sequence((*items[:place], item, *items[place:]))
 
@@ -94,7 +143,7 @@ def erase(context: Context) -> Value:
     items = context.value(0).items
     at = context.number(1, -1)
     if items is None or at is None:
-        return sequence(None)
+        return sequence(None, each_of(context, context.value(0)))
     place = _place(int(at), len(items), len(items))
     return sequence((*items[:place], *items[place + 1 :]))
 
@@ -104,7 +153,7 @@ def at(context: Context) -> Value:
     """One item."""
     value, index = context.value(0), context.number(1)
     if value.items is None:
-        return value.item or UNKNOWN
+        return UNKNOWN if value.item is None else one_of(context, value.item)
     if index is not None:
         return value.items[_place(int(index), len(value.items), len(value.items))]
     result = value.items[0] if value.items else UNKNOWN
@@ -130,14 +179,15 @@ def split_to_sequence(context: Context) -> Value | None:
     size, rank = dims[axis].constant, len(context.dims(1) or ())
     keep = context.has(1) or context.flag("keepdims", True)
     numbers = context.numbers(1) if context.has(1) else [1]
-    if numbers is None or ((not context.has(1) or rank == 0) and size is None):
-        return sequence(None)
-    if not context.has(1) or rank == 0:
-        step = int(numbers[0])
-        if step < 1:
-            raise IllFormed("the parts are empty")
-        if (size or 0) // step >= MAX_ITEMS:
-            return sequence(None)
+    is_even = numbers is not None and (not context.has(1) or rank == 0)
+    step = int(numbers[0]) if numbers is not None and is_even else 0
+    if is_even and step < 1:
+        raise IllFormed("the parts are empty")
+    if numbers is None or (is_even and (size is None or size // step >= MAX_ITEMS)):
+        part = ONE if step == 1 else Dim.of(context.solver.fresh("count", EACH))
+        middle = [part] if keep else []
+        return sequence(None, tensor([*dims[:axis], *middle, *dims[axis + 1 :]]))
+    if is_even:
         parts = [min(step, (size or 0) - start) for start in range(0, size or 0, step)]
     else:
         parts = [int(n) for n in numbers]
@@ -169,7 +219,7 @@ def sequence_map(context: Context) -> list[Value]:
     items = context.value(0).items
     outputs = len(context.node.output)
     if items is None:
-        return [sequence(None)] * outputs
+        return _mapped_each(context, outputs)
     results: list[list[Value]] = [[] for _ in range(outputs)]
     for index in range(len(items)):
         given: list[Value] = []
@@ -182,3 +232,29 @@ def sequence_map(context: Context) -> list[Value]:
         ):
             result.append(value)
     return [sequence(tuple(result)) for result in results]
+
+
+def _mapped_each(context: Context, outputs: int) -> list[Value]:
+    """What a graph makes of each item of sequences of unknown length: it may never run."""
+    mark = context.solver.fresh().id
+    given: list[Value] = []
+    for number in range(len(context.inputs)):
+        value = context.value(number)
+        item = each_of(context, value) if value.is_sequence else value
+        given.append(UNKNOWN if item is None else one_of(context, item))
+    found = context.branch(context.attribute("body"), given).values
+    if found is None:
+        return [sequence(None)] * outputs
+    return [sequence(None, each_after(context, value, mark)) for value in found]
+
+
+def each_after(context: Context, value: Value, mark: int) -> Value | None:
+    """What is known of an item that is made again and again, from unknowns made after a mark."""
+    if value.is_sequence:
+        return None
+    own = context.solver.fresh("count", EACH)
+
+    def lasting(dim: Dim) -> Dim:
+        return dim if all(v.id < mark for v in dim.free) else Dim.of(own)
+
+    return replace(value, contents=None, fill=None).mapped(lasting)
