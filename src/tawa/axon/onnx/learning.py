@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from tawa.axon.onnx.context import Context, IllFormed, rule
 from tawa.axon.onnx.values import Value, tensor
-from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.dims import ONE, Dim
 
 
 @rule("ai.onnx.ml:CategoryMapper")
@@ -73,3 +73,68 @@ def _length(context: Context, name: str) -> int:
         return 0
     is_tensor = value.t.data_type != TensorProto.UNDEFINED
     return value.t.dims[0] if is_tensor else len(context.attribute(name))
+
+
+def _rows(context: Context) -> Dim | None:
+    """How many rows an input has: a vector is one. None if it is neither that nor a matrix."""
+    dims = context.dims(0)
+    if dims is None or len(dims) not in (1, 2):
+        return None
+    return dims[0] if len(dims) == 2 else ONE
+
+
+def _labels(context: Context, *names: str) -> int:
+    """How many classes the attributes with these names list; 0 if that isn't clear."""
+    given = [context.attribute(name) for name in names]
+    known = [labels for labels in given if labels]
+    return len(known[0]) if len(known) == 1 else 0
+
+
+@rule("ai.onnx.ml:LinearRegressor")
+def linear_regressor(context: Context) -> Value | None:
+    """A row of targets for each row."""
+    rows = _rows(context)
+    return None if rows is None else tensor([rows, Dim.of(context.attribute("targets", 1))])
+
+
+@rule("ai.onnx.ml:SVMRegressor")
+def svm_regressor(context: Context) -> Value | None:
+    """A number for each row."""
+    rows = _rows(context)
+    return None if rows is None else tensor([rows, ONE])
+
+
+@rule("ai.onnx.ml:TreeEnsembleRegressor")
+def tree_regressor(context: Context) -> Value | None:
+    """A row of targets for each row."""
+    rows = _rows(context)
+    return None if rows is None else tensor([rows, Dim.of(context.attribute("n_targets", 1))])
+
+
+@rule("ai.onnx.ml:LinearClassifier")
+def linear_classifier(context: Context) -> list[Value]:
+    """A class for each row, and the scores of all: one intercept is enough for two classes."""
+    labels = _labels(context, "classlabels_ints", "classlabels_strings")
+    intercepts = len(context.attribute("intercepts", []))
+    is_clear = labels >= 2 and (intercepts == labels or (labels == 2 and intercepts == 1))
+    return _classified(context, labels if is_clear else 0)
+
+
+@rule("ai.onnx.ml:SVMClassifier")
+def svm_classifier(context: Context) -> list[Value]:
+    """A class for each row, and scores of classes or of pairs of them."""
+    return _classified(context, 0)
+
+
+@rule("ai.onnx.ml:TreeEnsembleClassifier")
+def tree_classifier(context: Context) -> list[Value]:
+    """A class for each row, and the scores of all."""
+    labels = _labels(context, "classlabels_int64s", "classlabels_strings")
+    return _classified(context, labels if labels >= 2 else 0)
+
+
+def _classified(context: Context, scores: int) -> list[Value]:
+    rows = _rows(context)
+    if rows is None:
+        return []
+    return [tensor([rows]), tensor([rows, Dim.of(scores) if scores else context.fresh()])]
