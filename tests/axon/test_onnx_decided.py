@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 from tests.axon.test_onnx_sound import (
@@ -17,6 +18,7 @@ from tests.axon.test_onnx_sound import (
     value,
 )
 
+from tawa import axon
 from tawa.axon.typing.errors import ShapeMismatch
 
 
@@ -152,3 +154,44 @@ def test_the_contents_of_a_one_hot_tensor_decide_shapes():
                  constant("three", 3), constant("flat", [-1]))  # fmt: skip
     shapes = shapes_of(model_of(nodes, inputs, constants))
     assert at(shapes, "z", B=5, C=2, N=3, M=4) == (3, 20, 2)
+
+
+def nested(depth: int, trips: int) -> str:
+    """Loops in each other: the body of the innermost joins what it is given with itself."""
+    if not depth:
+        return "r0 = Concat<axis = 1>(s0, s0)"
+    return f"""
+      m{depth} = Constant<value = int64 {{{trips}}}>()
+      c{depth} = Constant<value = bool {{1}}>()
+      r{depth} = Loop(m{depth}, c{depth}, s{depth})
+        <body = b{depth} (int64 i{depth}, bool g{depth}, float[A{depth}, B{depth}] s{depth - 1})
+            => (bool o{depth}, float[D{depth}, E{depth}] r{depth - 1}) {{
+          o{depth} = Identity(g{depth})
+          {nested(depth - 1, trips)}
+        }}>"""
+
+
+@pytest.mark.parametrize(("depth", "trips", "expected"), [(2, 2, "[N, 16*C]"), (4, 30, "[N, a]")])
+def test_loops_in_each_other_are_inferred_once_they_are_many(depth: int, trips: int, expected: str):
+    text = (
+        f"g (float[N, C] s{depth}) => (float y) {{{nested(depth, trips)} y = Identity(r{depth}) }}"
+    )
+    head = '<ir_version: 9, opset_import: ["" : 18]>\n'
+    model = onnx.parser.parse_model(head + text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    assert axon.from_onnx(model).shapes().text("y") == expected
+
+
+def test_batches_of_different_sizes_are_taken_where_nothing_is_gathered():
+    head = '<ir_version: 9, opset_import: ["" : 18]>\n'
+    text = (
+        "g (float[1, 6, N] x, int64[8, 2, 1] i) => (float y) { y = GatherND<batch_dims = 1>(x, i) }"
+    )
+    model = onnx.parser.parse_model(head + text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    shapes = axon.from_onnx(model).shapes()
+    assert shapes.text("y") == "[8, 2, N]"
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    feeds = {"x": np.ones((1, 6, 0), np.float32), "i": np.zeros((8, 2, 1), np.int64)}
+    results = session.run(None, feeds)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    assert np.asarray(results[0]).shape == (8, 2, 0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -91,6 +92,8 @@ class Context:
     attributes: dict[str, AttributeProto]
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
     rooms: list[Room] = field(default_factory=list[Room])
+    unrolled: Iterator[int] = field(default_factory=count)
+    """Counts the iterations of a loop of the model, and of those inside of it."""
 
     # What is given.
 

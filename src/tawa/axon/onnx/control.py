@@ -29,6 +29,8 @@ from tawa.functional.terms import Term, Variable
 MAX_ITERATIONS = 64
 """Loops with more iterations, or of unknown length, are inferred by their body's fixed point."""
 
+MAX_UNROLLED = 4096
+"""Iterations of a loop and of those inside of it, after which none is inferred one by one."""
 
 GOING = known(np.array(True), TensorProto.BOOL)
 """What a loop's body is told of whether to go on."""
@@ -243,7 +245,7 @@ def _unrolled(
     if iterations is not None and iterations > MAX_ITERATIONS:
         return None
     while going and (iterations is None or iteration < iterations):
-        if iteration >= MAX_ITERATIONS:
+        if iteration >= MAX_ITERATIONS or next(context.unrolled) >= MAX_UNROLLED:
             return None
         number = known(np.array(iteration), TensorProto.INT64)
         result = run(body, [number, GOING, *state])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 import onnx
@@ -196,6 +196,8 @@ class Walk:
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.calls: list[str] = []
         self.rooms: list[Room] = []
+        self.unrolled = count()
+        self.outermost = model.graph
         self.declared: dict[str, ValueInfoProto] = {}
 
     def symbol(self, name: str) -> Dim:
@@ -209,7 +211,7 @@ class Walk:
         self, overrides: Overrides | None, constants: dict[str, np.ndarray] | None
     ) -> ModelShapes:
         """Infer all values."""
-        graph = self.model.graph
+        graph = self.outermost
         scope = self._initializers(graph)
         taken = {d.dim_param for e in graph.input for d in e.type.tensor_type.shape.dim}
         for entry in graph.input:
@@ -305,6 +307,8 @@ class Walk:
         """Infer the nodes of a graph in order, into `scope`."""
         made: set[str] = set()
         for index, node in enumerate(graph.node):
+            if graph is self.outermost:
+                self.unrolled = count()
             self._node(node, scope, index)
             twice = made.intersection(node.output) - {""}
             if twice and self.strict:
@@ -331,7 +335,7 @@ class Walk:
             node, inputs, self.solver, described.origin, self._opset(node.domain),
             lambda graph, given: self._subgraph(graph, given, scope),
             lambda graph, given: self._branch(graph, given, scope),
-            described.attributes, rooms=self.rooms,
+            described.attributes, rooms=self.rooms, unrolled=self.unrolled,
         )  # fmt: skip
         outputs = self._outputs(context, described)
         for name, value in zip(node.output, outputs, strict=False):

@@ -274,7 +274,7 @@ def gather_nd(context: Context) -> Value | None:
     batch, depth = context.attribute("batch_dims", 0), indices[-1].constant
     if not 0 <= batch < min(len(data), len(indices)) or not 1 <= depth <= len(data) - batch:
         raise IllFormed(f"indices of {depth} numbers into {len(data)} axes, {batch} of a batch")
-    if context.has_elements(indices):
+    if context.has_elements((*indices, *data[batch + depth :])):
         for mine, theirs in zip(data[:batch], indices[:batch], strict=True):
             if None not in (mine.constant, theirs.constant):  # onnxruntime takes multiples, too
                 context.equal(mine, theirs)
