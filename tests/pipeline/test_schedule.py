@@ -7,16 +7,21 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 from loop_graphs import attention, graph_of
 
+import tawa
+import tawa.language as tl
 from tawa.aref.dialect.ops import LanePartials
+from tawa.ir.decisions.loops import LoopScheduled
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import H100
 from tawa.pipeline import modulo
 from tawa.pipeline.dependence_graph import DependenceGraph
 from tawa.pipeline.modulo import UNIT, Solution, bounds, in_units, solve
 from tawa.pipeline.modulo_model import COSTLY, Model
+from tawa.simulate.interpret.hopper import run
 
 EXAMPLES = str(Path(__file__).parents[2] / "examples")
 if EXAMPLES not in sys.path:
@@ -224,3 +229,45 @@ def test_a_schedule_that_leaves_enough_registers_is_kept():
     assert tighter is not None
     assert tighter.registers <= scarce - 8
     assert tighter.period > first.period
+
+
+@tawa.jit
+def beside(a, b, c, d, o, p, n, M: tl.constexpr, K: tl.constexpr, R: tl.constexpr):
+    """A product of warp groups, and one of warps that begins with numbers of rows and columns."""
+    rows, columns, few = tl.arange(0, M), tl.arange(0, M), tl.arange(0, R)
+    acc = tl.zeros([M, M], tl.float32)
+    best = tl.zeros([R], tl.float32)
+    for i in range(n):
+        acc = tl.dot(a.load([0, i * K]), b.load([i * K, 0]), acc)
+        start = few[:, None] * 2 - columns[None, :]
+        x = tl.dot(c.load([0, i * K]), d.load([i * K, 0]), start.to(tl.float32))
+        best += tl.max(x, 1) + tl.max(tl.max(acc, 0), 0)
+    tl.store(o + rows[:, None] * M + columns[None, :], acc)
+    tl.store(p + few, best)
+
+
+def test_what_a_product_of_warps_begins_with_moves_with_it() -> None:
+    n, m, k, r = 5, 64, 64, 16
+    types = "desc<f16,64x64>", "desc<f16,64x64>", "desc<f16,16x64>", "desc<f16,64x64>"
+    compiled = beside.compile(*types, "*f32", "*f32", "i32", M=m, K=k, R=r)
+    assert compiled.decided(LoopScheduled)
+    random = np.random.default_rng(0)
+    a, b, c, d = (
+        random.integers(-3, 4, shape).astype(np.float16)
+        for shape in ((m, n * k), (n * k, m), (r, n * k), (n * k, m))
+    )
+    blocks = [64, 64], [64, 64], [16, 64], [64, 64]
+    descs = [
+        tawa.TensorDescriptor(x, list(x.shape), [x.shape[1], 1], block)
+        for x, block in zip((a, b, c, d), blocks, strict=True)
+    ]
+    out, best = np.zeros((m, m), np.float32), np.zeros(r, np.float32)
+    run(compiled.module("hopper"), (1,), [*descs, out, best, n])
+    acc, expected = np.zeros((m, m)), np.zeros(r)
+    start = 2.0 * np.arange(r)[:, None] - np.arange(m)
+    for at in range(0, n * k, k):
+        acc += a[:, at : at + k].astype(float) @ b[at : at + k]
+        x = start + c[:, at : at + k].astype(float) @ d[at : at + k]
+        expected += x.max(1) + acc.max()
+    np.testing.assert_array_equal(out, acc)
+    np.testing.assert_array_equal(best, expected)

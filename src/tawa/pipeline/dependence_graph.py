@@ -230,8 +230,8 @@ def build(
     copies = {c for made in own.values() for c in made}
     for op in ops:
         if op not in node_of and op not in copies:
-            reads = [read for read in _reads(op) if read not in node_of]
-            node = Node(len(nodes), [*own.get(op, []), op, *reads])
+            members = [op, *(read for read in _reads(op) if read not in node_of)]
+            node = Node(len(nodes), [one for m in members for one in (*own.get(m, []), m)])
             _cost(node, op, warps, target)
             nodes.append(node)
             node_of |= dict.fromkeys(node.ops, node)
@@ -313,7 +313,7 @@ def _reads(get: Operation) -> list[Operation]:
     """The reads of a slot's tiles, which go with its get unless they go with a product."""
     if not isinstance(get, GetEnter):
         return []
-    return [use.operation for view in get.views for use in view.uses]
+    return list(dict.fromkeys(use.operation for view in get.views for use in view.uses))
 
 
 def _companions(dot: Dot) -> set[Operation]:
