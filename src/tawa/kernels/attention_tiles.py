@@ -24,6 +24,12 @@ TILES = ((LARGE, 64), (LARGE, 128), (192, 80), (192, 112), (192, 128), (256, 64)
 PRODUCT_BYTES = 32
 """Bytes along its depth that an instruction multiplies, of which a block of keys is a multiple."""
 
+REGISTERS = {64: 240, 128: 240, 192: 160, 256: 120}
+"""Of a thread, if warp groups share so many rows, beside one that loads."""
+
+ADDRESSES = 16
+"""Of these, what a thread needs for all but tiles."""
+
 SHORT = 4096
 """Queries below which the last block of a row is a large part of all."""
 
@@ -58,7 +64,7 @@ def tiles_for(problem: Problem, arguments: Mapping[str, Any]) -> Iterable[Config
     """The tiles that may suit a kernel, with the options left to the compiler.
 
     Rows' sums that are stored take registers that a quarter of 256 rows does not leave, and
-    modified scores those of a third of 192 rows.
+    modified scores those of a third of 192 rows. What cannot be held is not looked at.
     """
     masked = arguments["left"] is not None or arguments["right"] is not None
     modified = arguments["cap"] is not None or arguments["SCORE_MOD"] is not None
@@ -66,8 +72,17 @@ def tiles_for(problem: Problem, arguments: Mapping[str, Any]) -> Iterable[Config
     own_ends = problem.queries < SHORT or max(problem.d, problem.dv) > 64
     step = PRODUCT_BYTES // problem.element_bytes
     for block_m, block_n in TILES:
-        if block_m <= most and block_n % step == 0:
+        if block_m <= most and block_n % step == 0 and _held(problem, block_m, block_n):
             yield Configuration(block_m, block_n, {}, masked, own_ends=own_ends)
+
+
+def _held(problem: Problem, rows: int, keys: int) -> bool:
+    """Whether a thread has registers for its share of output, scores and weights.
+
+    The 128 threads of a warp group hold 64 rows: each has one of any two columns' numbers.
+    """
+    words = problem.dv // 2 + keys // 2 + keys * problem.element_bytes // 8
+    return words + ADDRESSES <= REGISTERS[rows]
 
 
 _CHOSEN: dict[Hashable, Configuration] = {}
