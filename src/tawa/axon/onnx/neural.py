@@ -43,7 +43,8 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             is_plain = is_convolution or dilations[i] == 1
             found.append(ceil_quotient(size, strides[i]) if is_plain else context.fresh())
             continue
-        span = (kernel[i] - 1) * dilations[i] + 1
+        known = kernel[i].constant
+        span = ((kernel[i] if known is None else known) - 1) * dilations[i] + 1
         room = size - (span - (pads[i] + pads[i + rank]))
         context.at_least(room, 0 if is_convolution else 1 - 2 * strides[i])
         if not is_convolution and max(pads[i], pads[i + rank]) >= (kernel[i].constant or 1):
