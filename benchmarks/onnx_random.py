@@ -28,6 +28,7 @@ import onnx
 import onnxruntime
 from onnx import ModelProto
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops.op_global_max_pool import GlobalMaxPool as ReferenceGlobalMaxPool
 from onnx.reference.ops.op_split import Split_18
 from onnx_drafts import random_model, valuations
 
@@ -57,6 +58,13 @@ class Split(Split_18):
         return super()._run(mat, split, axis=axis, **rest)
 
 
+class GlobalMaxPool(ReferenceGlobalMaxPool):
+    """The reference's operator, which takes channels for places where there is one axis of them."""
+
+    def _run(self, x: np.ndarray) -> tuple[np.ndarray]:
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
 class Runtimes:
     """onnxruntime and onnx's reference on one model."""
 
@@ -75,7 +83,7 @@ class Runtimes:
             if not any(phrase in str(error) for phrase in NOT_THERE):
                 return  # an ill-formed model: the reference checks little
         with contextlib.suppress(Exception):
-            self.reference = ReferenceEvaluator(model, new_ops=[Split])
+            self.reference = ReferenceEvaluator(model, new_ops=[Split, GlobalMaxPool])
 
     def run(self, feeds: dict[str, np.ndarray]) -> list[Shapes]:
         """The shapes that each runtime gives which runs the model."""
