@@ -181,6 +181,9 @@ EXPRESSIONS = {
     "max (0.0 / 0.0) 1.0": math.nan,
     "max 1.0 (0.0 / 0.0)": math.nan,
     "max 2.0 (1.0 / 0.0)": math.inf,
+    "float (length (flatten (slice 0 0 [[1.0]])))": 0.0,
+    "sum (flatten [slice 0 0 [1.0], [2.0, 3.0]])": 5.0,
+    "log_mean_exp [1.0, infinity]": math.inf,
 }
 
 
@@ -188,6 +191,13 @@ EXPRESSIONS = {
 def test_numbers_at_the_edges(text: str) -> None:
     (found,) = set(map(repr, cuppl.model(f"def main () = {text}").importance(2).values))
     assert float(found) == pytest.approx(EXPRESSIONS[text], rel=1e-7, nan_ok=True)
+
+
+def test_rows_of_a_matrix_are_equally_long() -> None:
+    """Also where all of them together have as many entries as such rows would have."""
+    text = "def main () = entry (matrix_of_rows [[1.0, 2.0], [3.0], [4.0, 5.0, 6.0]]) 1 1"
+    with pytest.raises(failures.ProgramFailed, match="equally long"):
+        cuppl.model(text).importance(1)
 
 
 def test_products_of_vectors_of_different_lengths() -> None:
