@@ -23,6 +23,7 @@ import tempfile
 import time
 import uuid
 import warnings
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -105,7 +106,8 @@ class Theirs:
     def end(self) -> None:
         """Let the process go, with those that it started."""
         assert self.process.stdin is not None
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # it ended by itself
+            self.process.stdin.close()
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:

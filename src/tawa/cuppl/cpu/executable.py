@@ -41,6 +41,7 @@ from tawa.cuppl.natives import relocate as relocate_natives
 from tawa.cuppl.natives import smc as smc_natives
 from tawa.cuppl.natives import tape as tape_natives
 from tawa.cuppl.natives import trace as trace_natives
+from tawa.cuppl.natives.control import STOPPED
 from tawa.cuppl.numeric.philox import ROOM_WORDS
 from tawa.cuppl.translation.kept_natives import keep_natives, own_source
 from tawa.cuppl.translation.native import EXTERNAL, NATIVES, VECTORISED, link, translate
@@ -339,6 +340,11 @@ class Executable:
         return out
 
 
+def _join(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        thread.join()
+
+
 @dataclass(slots=True)
 class Workers:
     """Threads with contexts and native stacks of a given depth."""
@@ -363,8 +369,11 @@ class Workers:
         for context in self.contexts:
             context[FIELD["inputs"]] = address
 
-    def run(self, work: Callable[[int, Words], int]) -> list[int]:
-        """`work(thread, context)` on every thread at once; their results."""
+    def run(self, work: Callable[[int, Words], int], control: Words | None = None) -> list[int]:
+        """`work(thread, context)` on every thread at once; their results.
+
+        When the caller is interrupted, the word `STOPPED` of a control block tells the threads.
+        """
         for context in self.contexts:
             context[FIELD["depth_limit"]] = self.depth
         results = [0] * self.count
@@ -383,8 +392,13 @@ class Workers:
                 thread.start()
         finally:
             threading.stack_size(old)
-        for thread in threads:
-            thread.join()
+        try:
+            _join(threads)
+        except BaseException:
+            if control is not None:
+                control[STOPPED] = 1
+            _join(threads)  # they use memory of the run
+            raise
         if errors:
             raise errors[0]
         return results

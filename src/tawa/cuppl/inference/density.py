@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from threading import Event
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,8 @@ class Density:
         self.position = np.zeros(1 << 16)
         self.gradient = np.zeros(1 << 16)
         self.evaluations = 0
+        self.stopped = Event()
+        """Set where the caller was interrupted: nobody waits for what is computed."""
         self.new_tape(1 << 12)
         self.new_heap(1 << 12)
         self.function = executable.compiled.function("value_and_gradient")

@@ -71,7 +71,7 @@ class _Driver:
             return self.executable.call("importance_thread", context, given)
 
         while True:
-            statuses = self.workers.run(work)
+            statuses = self.workers.run(work, self.control)
             worst = max(statuses)
             if worst == 0:
                 return self.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -21,8 +22,10 @@ from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, TRACE_FULL
 __all__ = ["Chain", "on_threads", "run_chains"]
 
 Words = npt.NDArray[np.int64]
-SLICE = 20_000
-"""Iterations between reports of progress."""
+FIRST_SLICE, SLICE = 100, 20_000
+"""Iterations between reports of progress, at first and at most."""
+QUICK = 0.1
+"""Seconds in which as many iterations are too few for a report."""
 
 
 @dataclass(slots=True)
@@ -44,6 +47,8 @@ class Chain:
     heap: Words = field(default_factory=lambda: np.empty(1 << 15, dtype=np.int64))
     rows: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     weights: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    stopped: bool = False
+    """Whether the caller was interrupted, and nobody waits for the chain."""
     buffers: Words = field(default_factory=lambda: np.zeros((2, 1), dtype=np.int64))
 
     @property
@@ -173,6 +178,18 @@ class _Queue(Generic[Kind]):
         for worker in workers:
             worker.start()
         threading.stack_size(old)
+        try:
+            self.wait(workers)
+        except BaseException as error:  # the caller was interrupted
+            self.errors.append(error)
+            for chain in self.chains:
+                chain.stopped = True
+            self.wait(workers)
+            raise
+
+    @staticmethod
+    def wait(workers: list[threading.Thread]) -> None:
+        """Wait for threads to end."""
         for worker in workers:
             worker.join()
 
@@ -200,10 +217,12 @@ def on_threads(chains: Sequence[Kind], work: Callable[[Kind], None], threads: in
 
 def _run(chain: Chain, progress: Callable[[int], None] | None) -> None:
     total = chain.burn + chain.draws * chain.thin
-    done = int(chain.control[k.ITERATION])
-    while done < total:
-        done = min(total, done + SLICE)
+    done, more = int(chain.control[k.ITERATION]), FIRST_SLICE
+    while done < total and not chain.stopped:
+        done, begin = min(total, done + more), time.monotonic()
         chain.run(done)
+        if time.monotonic() - begin < QUICK:
+            more = min(2 * more, SLICE)
         if progress is not None:
             progress(done)
     if float(chain.control[k.WEIGHT : k.WEIGHT + 1].view(np.float64)[0]) == -np.inf:

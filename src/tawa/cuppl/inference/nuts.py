@@ -7,10 +7,13 @@ warm-up step sizes and metrics are learned (`adaptation.py`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -38,8 +41,10 @@ Words = npt.NDArray[np.int64]
 BYTES_A_LEVEL = 8192
 """Native stack for each level of recursion: differentiated functions have large frames."""
 MOST_LEVELS = 1 << 17
-SLICE = 100
-"""Transitions between two reports of progress."""
+FIRST_SLICE, SLICE = 4, 100
+"""Transitions between two reports of progress, at first and at most."""
+QUICK = 0.1
+"""Seconds in which as many transitions are too few for a report."""
 
 
 @dataclass(slots=True)
@@ -141,12 +146,17 @@ class _Sampler:
 
     def run(self, first: int, last: int, learning: bool, kept: int, report: Report) -> None:
         """Transitions from one iteration to another."""
+        more = FIRST_SLICE
         while first < last:
-            end = min(last, first + SLICE)
+            if self.density.stopped.is_set():
+                raise CancelledError
+            end, begin = min(last, first + more), time.monotonic()
             self.call("run_chain", first, end, int(learning), kept)
             kept += end - first if kept >= 0 else 0
             first = end
             report(first)
+            if time.monotonic() - begin < QUICK:
+                more = min(2 * more, SLICE)
             if self.place is not None and self.place.due():
                 self.keep(self.place, first)
 
@@ -235,6 +245,16 @@ def tell_nobody(_: int) -> None:
     """A report that nobody waits for."""
 
 
+@contextmanager
+def _told(stopped: Event) -> Generator[None]:
+    """Let chains know of an error or an interrupt, after which nobody waits for them."""
+    try:
+        yield
+    except BaseException:
+        stopped.set()
+        raise
+
+
 def run_plans(
     plans: list[Plan],
     start: Callable[[int, int], Density],
@@ -248,22 +268,28 @@ def run_plans(
     They begin again on deeper native stacks where a program recurses deeper than those have room.
     With `places`, they are kept there and go on from there.
     """
-    levels = LEVELS
+    levels, stopped = LEVELS, Event()
     own = places or [None] * len(plans)
+
+    def begin(seed: int, levels: int) -> Density:
+        density = start(seed, levels)
+        density.stopped = stopped
+        return density
 
     def run(plan: Plan, place: Place | None) -> NutsChain:
         tell = report if report is not None and plan is plans[0] else None
-        return nuts_chain(start(plan.seed, levels), plan, tell or tell_nobody, place, rivals)
+        return nuts_chain(begin(plan.seed, levels), plan, tell or tell_nobody, place, rivals)
 
     while True:
+        stopped.clear()
         old = threading.stack_size(levels * BYTES_A_LEVEL + (1 << 20))
         try:
             rivals = rivals_of(plans, partial(start, plans[0].seed, levels))
-            with ThreadPoolExecutor(threads) as pool:
+            with ThreadPoolExecutor(threads) as pool, _told(stopped):
                 if not plans[0].pooled:
                     return list(pool.map(run, plans, own))
                 seeds = [plan.seed for plan in plans]
-                densities = list(pool.map(start, seeds, [levels] * len(plans)))
+                densities = list(pool.map(begin, seeds, [levels] * len(plans)))
                 return pooled_chains(densities, plans, pool, report or tell_nobody, own, rivals)
         except UnboundedRecursion:
             levels *= 8

@@ -131,7 +131,7 @@ class Smc:
             given = [self.control.ctypes.data, thread, *arrays]
             return self.executable.call("smc_thread", context, given)
 
-        outcome = self.workers.run(work)[0]
+        outcome = self.workers.run(work, self.control)[0]
         if self.progress is not None:
             self.progress(int(self.control[k.STEP]))
         if outcome == k.RUNNING:

@@ -34,6 +34,9 @@ WIDTH = 28  # words of a particle
 COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
 PORTION = 30  # particles that a thread takes at a time
 SLEEPERS = 57  # threads that wait without running
+STOPPED = 58  # 1: the caller was interrupted, and threads leave the rest
+INTERRUPTED = 98
+"""The status of a thread that left particles because of that."""
 CONTROL_WORDS = 64  # and eight more for each thread: the first says how many particles were taken
 SPINS = 3000
 """Some 50 us: on a machine that is not busy, a step's last portion takes less."""

@@ -12,6 +12,7 @@ from tawa.cuppl.natives.control import (
     PARTICLES,
     REJECTED,
     STATE,
+    STOPPED,
     THREADS,
 )
 from tawa.cuppl.natives.smc import next_chunk, start_step
@@ -118,7 +119,7 @@ def importance_thread(
     first = n * t // c[THREADS]
     high = n * (t + 1) // c[THREADS]
     patience = PATIENCE
-    while first < high and failed == 0:
+    while first < high and failed == 0 and c[STOPPED] == 0:
         last = min(first + GROUP, high)
         left = unfinished(logw, first, last)
         made = 0

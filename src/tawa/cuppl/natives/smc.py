@@ -26,6 +26,7 @@ from tawa.cuppl.natives.control import (
     HEAP_END,
     HEAP_FULL,
     HEAP_NEXT,
+    INTERRUPTED,
     LEAST_PATIENCE,
     LIMIT,
     LOG_Z,
@@ -50,6 +51,7 @@ from tawa.cuppl.natives.control import (
     STACK_FULL,
     STATE,
     STEP,
+    STOPPED,
     STREAM,
     THREADS,
     THRESHOLD,
@@ -323,6 +325,9 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
         end = n * (owner + 1) // threads
         low = n * owner // threads + atomic_add(taken, 0, portion)
         while low < end:
+            if c[STOPPED] != 0:
+                failed = INTERRUPTED
+                break
             high = min(low + portion, end)
             ctx.draw = 1  # it is likely that the first draws
             for first in range(low, high, 8):  # a group
