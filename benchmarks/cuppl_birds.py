@@ -50,7 +50,7 @@ def walk t start rates =
     factor (w + log rho)
   | Node (age, l, r) ->
     let (own, w) = branch start age rates 0.0 in
-    factor (w + log (speciation own));
+    factor (if w == log 0.0 then w else w + log (speciation own));  # rates may be infinite
     walk l age own;
     walk r age own
   end
