@@ -134,6 +134,8 @@ def test_checking(name: str) -> None:
     assert caught.value.span is not None
 
 
+VECTOR = "input x : vector[float]\ndef main () = sum x"
+MATRIX = "input x : matrix\ndef main () = sum (entries x)"
 DATA = {
     "missing": ("input x : float\ndef main () = x", {}),
     "unknown": ("def main () = 1", {"x": 1}),
@@ -142,6 +144,13 @@ DATA = {
     "tuple length": ("input x : (float, float)\ndef main () = x", {"x": [1.0]}),
     "element": ("input x : vector[int]\ndef main () = x.[0]", {"x": [1, "b"]}),
     "constructor": ("input x : Option[int]\ndef main () = x", {"x": {"Sme": [1]}}),
+    "a set": (VECTOR, {"x": {1.0, 2.0}}),
+    "no dimension": (VECTOR, {"x": np.array(1.0)}),
+    "complex entries": (MATRIX, {"x": np.array([[1j, 2.0]])}),
+    "entries that are text": (MATRIX, {"x": [["1", "2"]]}),
+    "truth values": (MATRIX, {"x": np.array([[True, False]])}),
+    "dates": (MATRIX, {"x": np.array([["2020-01-01"]], dtype="datetime64[D]")}),
+    "nothing": (MATRIX, {"x": [[None, 1.0]]}),
 }
 
 

@@ -159,7 +159,8 @@ class _Encoder:
     def vector(self, type_: Con, given: Any) -> Word:
         element = type_.arguments[0]
         value: Any = given.to_numpy() if hasattr(given, "to_numpy") else given
-        if isinstance(given, str | Mapping) or not hasattr(value, "__len__"):
+        unordered = isinstance(given, str | Mapping | set | frozenset)
+        if unordered or not hasattr(value, "__len__") or getattr(value, "shape", None) == ():
             raise self.error(type_, value)
         kinds = self.layouts.words(element)
         position = self.image.reserve(2 + len(value) * len(kinds))
@@ -182,10 +183,10 @@ class _Encoder:
         """Sizes and elements of what NumPy takes as an array of two dimensions."""
         value: Any = given.to_numpy() if hasattr(given, "to_numpy") else given
         try:
-            array = np.asarray(value, dtype=np.float64)
+            array = np.asarray(value)
         except (TypeError, ValueError):
             raise self.error(type_, value) from None
-        if array.ndim != 2:
+        if array.ndim != 2 or array.dtype.kind not in "iufO":
             raise self.error(type_, value)
         rows, columns, elements = MATRIX_PARTS
         assert isinstance(elements, Con)
