@@ -161,14 +161,18 @@ def momentum(n: int, kind: int, metric: Floats, factor: Floats, p: Floats) -> No
 
 @native
 def turns_back(
-    n: int, kind: int, metric: Floats, sums: Floats, start: Floats, p: Floats, room: Floats
+    n: int, kind: int, metric: Floats, first: Floats, last: Floats, room: Floats
 ) -> bool:
-    """Whether the piece of trajectory from a kept start to the last momentum begins to turn."""
+    """Whether a piece of trajectory begins to turn back, from the sum of its momenta in `room`.
+
+    The first and the last momentum count half, as in the trapezoidal rule. With their whole weight
+    the turn is often missed where steps are long, and trajectories go around several times.
+    """
     for k in range(n):
-        room[k] = sums[k] - start[n + k]
+        room[k] = room[k] - 0.5 * (first[k] + last[k])
     across = room[n:]
     velocity(n, kind, metric, room, across)
-    return dot(n, start, across) <= 0.0 or dot(n, p, across) <= 0.0
+    return dot(n, first, across) <= 0.0 or dot(n, last, across) <= 0.0
 
 
 @native
@@ -183,7 +187,10 @@ def turned(
     slot = ones_in(leaf // 2)
     found = False
     while leaf % 2 == 1 and not found:
-        found = turns_back(n, kind, metric, sums, kept[2 * slot * n :], p, room)
+        start = kept[2 * slot * n :]
+        for k in range(n):
+            room[k] = sums[k] - start[n + k]
+        found = turns_back(n, kind, metric, start, p, room)
         slot = slot - 1
         leaf = leaf // 2
     return found
@@ -341,9 +348,9 @@ def has_turned(m: Ints, s: Ints) -> bool:
     """Whether the whole trajectory begins to turn back."""
     n = m[DIMENSION]
     ends = floats_at(s[WORK])[3 * (2 * n + 1 + s[WORDS]) :]
-    across = scratch(m, s)
-    velocity(n, s[KIND], floats_at(s[METRIC]), ends[6 * n :], across)
-    return dot(n, ends[n:], across) <= 0.0 or dot(n, ends[4 * n :], across) <= 0.0
+    room = scratch(m, s)
+    copy_floats(ends[6 * n :], room, n)
+    return turns_back(n, s[KIND], floats_at(s[METRIC]), ends[n:], ends[4 * n :], room)
 
 
 @native
