@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +26,7 @@ from tawa.cuppl.cpu.group_text import GROUP_NATIVES, group_stubs, group_text
 from tawa.cuppl.cpu.lanes import LaneUnit, lanes_units
 from tawa.cuppl.cpu.llvm import emit_llvm, emit_unit
 from tawa.cuppl.cpu.memory import masks_of, object_table
+from tawa.cuppl.cpu.together import run_together
 from tawa.cuppl.cpu.units import Unit, cut
 from tawa.cuppl.lowering.divergence import APART, TOGETHER
 from tawa.cuppl.lowering.frames import SEGMENT
@@ -340,11 +340,6 @@ class Executable:
         return out
 
 
-def _join(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.join()
-
-
 @dataclass(slots=True)
 class Workers:
     """Threads with contexts and native stacks of a given depth."""
@@ -385,20 +380,12 @@ class Workers:
             except BaseException as error:
                 errors.append(error)
 
-        old = threading.stack_size(self.depth * BYTES_A_LEVEL + (1 << 20))
-        try:
-            threads = [threading.Thread(target=body, args=(k,)) for k in range(self.count)]
-            for thread in threads:
-                thread.start()
-        finally:
-            threading.stack_size(old)
-        try:
-            _join(threads)
-        except BaseException:
+        def stop() -> None:
             if control is not None:
                 control[STOPPED] = 1
-            _join(threads)  # they use memory of the run
-            raise
+
+        bodies = [partial(body, k) for k in range(self.count)]
+        run_together(bodies, stop, self.depth * BYTES_A_LEVEL + (1 << 20))
         if errors:
             raise errors[0]
         return results

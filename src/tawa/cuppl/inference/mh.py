@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import BYTES_A_LEVEL, FIELD, Executable, new_context
 from tawa.cuppl.cpu.memory import float_bits, mask_of_results
+from tawa.cuppl.cpu.together import run_together
 from tawa.cuppl.inference.record import Record
 from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.natives import trace as k
@@ -172,26 +173,14 @@ class _Queue(Generic[Kind]):
             site = int(chain.context[FIELD["site"]])
             program = chain.executable.lowered.elaborated
             raise failure(program, DEPTH, site, chain.seed, chain.number, 0)
-        old = threading.stack_size(depth * BYTES_A_LEVEL + (1 << 20))
         count = min(threads, len(self.waiting))
-        workers = [threading.Thread(target=self.work) for _ in range(count)]
-        for worker in workers:
-            worker.start()
-        threading.stack_size(old)
-        try:
-            self.wait(workers)
-        except BaseException as error:  # the caller was interrupted
-            self.errors.append(error)
-            for chain in self.chains:
-                chain.stopped = True
-            self.wait(workers)
-            raise
+        run_together([self.work] * count, self.stop, depth * BYTES_A_LEVEL + (1 << 20))
 
-    @staticmethod
-    def wait(workers: list[threading.Thread]) -> None:
-        """Wait for threads to end."""
-        for worker in workers:
-            worker.join()
+    def stop(self) -> None:
+        """Leave the rest: the caller was interrupted."""
+        self.errors.append(KeyboardInterrupt())
+        for chain in self.chains:
+            chain.stopped = True
 
 
 def run_chains(

@@ -1,0 +1,46 @@
+"""Threads that a caller waits for, also when it is interrupted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+__all__ = ["run_together"]
+
+
+def run_together(
+    bodies: Sequence[Callable[[], None]], stop: Callable[[], None], stack: int
+) -> None:
+    """Run functions on a thread each, with native stacks of so many bytes, until all have ended.
+
+    When the caller is interrupted, `stop` tells them, and they are waited for, since they use its
+    memory. `Thread.join` does not do for that: once it was interrupted (Python 3.11), it returns.
+    """
+    ended = [threading.Event() for _ in bodies]
+
+    def run(index: int) -> None:
+        try:
+            bodies[index]()
+        finally:
+            ended[index].set()
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(bodies))]
+    try:
+        old = threading.stack_size(stack)
+        try:
+            for thread in threads:
+                thread.start()
+        finally:
+            threading.stack_size(old)
+        for event in ended:
+            event.wait()
+    except BaseException:
+        stop()
+        for thread, event in zip(threads, ended, strict=True):
+            if thread.ident is not None:
+                event.wait()
+        raise
+    finally:
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
