@@ -38,7 +38,7 @@ WINDOWS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.9)
 """Ends of the windows after each of which the metric is learned anew, as parts of the warm-up."""
 EARLY = 0.1
 """The part of the warm-up in which trajectories are short."""
-EARLY_DOUBLINGS = 8
+EARLY_DOUBLINGS = 6
 LONGEST = 0.5
 """The longest of these windows, as a part of the warm-up."""
 LEAST_SEEN = 10
