@@ -246,6 +246,8 @@ SETTINGS = [
     ("importance", {"device": "GPU"}),
     ("smc", {"ess_threshold": 1.5}),
     ("smc", {"threads": 0}),
+    ("smc", {"devices": 2}),
+    ("smc", {"devices": 0, "device": "gpu"}),
     ("smc", {"seed": "one"}),
     ("nuts", {"target": 2.0}),
     ("hmc", {"leapfrogs": 0}),

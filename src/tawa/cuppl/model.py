@@ -196,7 +196,7 @@ class Model:
         on from there, with the same answer.
         """
         particles, runs, devices = counts(particles=particles, runs=runs, devices=devices)
-        check_settings(seed, device, ess_threshold=ess_threshold)
+        check_settings(seed, device, devices=devices, ess_threshold=ess_threshold)
         kept = self.checkpoint(checkpoint, data, device, "smc", particles, seed, ess_threshold)
         if device != "cpu":
             return gpu_posterior(

@@ -63,7 +63,9 @@ ADVICE = {
 """What to do about failures that no single run of the program explains."""
 
 
-def check_settings(seed: object, device: object = "cpu", **shares: object) -> None:
+def check_settings(
+    seed: object, device: object = "cpu", *, devices: int = 1, **shares: object
+) -> None:
     """Raise BadSetting for a value that means nothing; `shares` are numbers from 0 to 1."""
     whole = index(seed) if isinstance(seed, SupportsIndex) else None
     if whole is None or isinstance(seed, bool) or not -(1 << 63) <= whole < 1 << 64:
@@ -71,6 +73,11 @@ def check_settings(seed: object, device: object = "cpu", **shares: object) -> No
     if device not in DEVICES:
         expected = " or ".join(map(repr, DEVICES))
         raise BadSetting("unknown device", expected=expected, found=repr(device))
+    if devices != 1 and device == "cpu":
+        raise BadSetting(
+            "`devices` is how many GPUs share the particles", expected='`device="gpu"`',
+            found="the CPU", hint="`threads` is how many of the CPU's cores do",
+        )  # fmt: skip
     for name, value in shares.items():
         number = float(value) if isinstance(value, SupportsFloat) else math.nan
         if not 0.0 <= number <= 1.0:
