@@ -15,10 +15,16 @@ def run_together(
 
     When the caller is interrupted, `stop` tells them, and they are waited for, since they use its
     memory. `Thread.join` does not do for that: once it was interrupted (Python 3.11), it returns.
+    A thread that has not begun by then, since the interrupt came as it was started, never does.
     """
     ended = [threading.Event() for _ in bodies]
+    begun, lock, stopped = set[int](), threading.Lock(), threading.Event()
 
     def run(index: int) -> None:
+        with lock:
+            if stopped.is_set():
+                return
+            begun.add(index)
         try:
             bodies[index]()
         finally:
@@ -36,11 +42,10 @@ def run_together(
             event.wait()
     except BaseException:
         stop()
-        for thread, event in zip(threads, ended, strict=True):
-            if thread.ident is not None:
-                event.wait()
+        with lock:
+            stopped.set()
+        for index in begun:
+            ended[index].wait()
         raise
-    finally:
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
+    for thread in threads:
+        thread.join()
