@@ -26,6 +26,7 @@ def test_an_interrupt_ends_the_threads(name: str) -> None:
     script = textwrap.dedent(f"""
         import os, signal, threading
         from tawa import cuppl
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # shells may have it ignored
         model = cuppl.model({source!r})
         model.{CALLS[name].split("(")[0]}(4)
         timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
