@@ -26,7 +26,7 @@ class NoTriton(TawaError):
     example = """
 import sys
 
-sys.modules.setdefault("triton", None)  # as where it is not installed
+sys.modules["triton"] = None  # as where it is not installed
 from tawa.triton.enabling import enable
 
 enable()
