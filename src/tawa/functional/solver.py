@@ -8,7 +8,6 @@ that made it; what is deeper than the surroundings of a definition is generalise
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from copy import copy
@@ -83,7 +82,7 @@ class Solver:
         self.level = 0
         self.log: list[Entry] = []
         self._parked: dict[int, Constraint] = {}
-        self._watchers: defaultdict[Variable, list[int]] = defaultdict(list)
+        self._watchers: dict[Variable, list[int]] = {}
         self._ready: list[int] = []
         self._next = 0
 
@@ -255,7 +254,11 @@ class Solver:
         self._parked[key] = constraint
         watchers = self._watchers
         for variable in self.constraint_variables(constraint):
-            watchers[variable].append(key)
+            waiting = watchers.get(variable)
+            if waiting is None:
+                watchers[variable] = [key]
+            else:
+                waiting.append(key)
 
     def constraint_variables(self, constraint: Constraint) -> dict[Variable, None]:
         """The unknowns that a constraint depends on."""
