@@ -243,3 +243,15 @@ def test_what_nobody_reads_is_dropped() -> None:
     g.add(scalar, read, trans, kept, splat, user)
     drop_unread(g.group)
     assert list(g.block.ops) == [scalar, kept, user]
+
+
+def test_a_copy_that_a_branch_reads_stands_before_it() -> None:
+    """Also if one that comes later has asked for it first."""
+    value, inner, later = made(TILE), made(TILE), made(TILE)
+    block = Block([value, branch(inner), later])
+    view = staged(of(value), later, shared=True)
+    assert staged(of(value), inner) is view
+    (copy,) = [op for op in block.ops if isinstance(op, Stage)]
+    assert [op for op in block.ops if op in (value, copy, inner.parent_op(), later)] == [
+        value, copy, inner.parent_op(), later,
+    ]  # fmt: skip

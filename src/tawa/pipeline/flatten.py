@@ -79,6 +79,11 @@ def obstacle(
     for ref in left_out & _held(loop, schedule):
         if depths.get(ref, PASSED_ON) < PASSED_ON:
             return f"{depths[ref]} slots of a ring leave none for the next tile"
+    late = _fresh_accumulators(loop, schedule)
+    made = {result for op in late for result in op.results}
+    first = (op for op in schedule.order if schedule.stage[op] == 0 and op not in late)
+    if any(_used(op) & made for op in first):
+        return "a product reads what is made of the accumulators"
     if not runs(loop):
         return "it may not run at all; `tl.assume(n > 0)` promises that it does"
     return None
@@ -90,6 +95,24 @@ def _held(loop: scf.ForOp, schedule: Schedule) -> set[SSAValue]:
     gets = {op: op.token.owner for op in returns if isinstance(op.token.owner, GetEnter)}
     stage = schedule.stage
     return {op.ref for op, get in gets.items() if stage[op] > stage[get]}
+
+
+def _fresh_accumulators(loop: scf.ForOp, schedule: Schedule) -> set[Operation]:
+    """Ops of the first stage that work on what products accumulate into.
+
+    The registers of the old tile's accumulators are free only when that tile is finished.
+    """
+    found: set[Operation] = set()
+    tiles = {a for a in loop.body.block.args if math.prod(shape_of(a.type)) >= LARGE}
+    for op in schedule.order:
+        if schedule.stage[op] == 0 and not isinstance(op, Dot) and _used(op) & tiles:
+            found.add(op)
+            tiles |= set(op.results)
+    return found
+
+
+def _used(op: Operation) -> set[SSAValue]:
+    return {v for inner in op.walk() for v in inner.operands}
 
 
 @dataclass
@@ -299,22 +322,6 @@ class _Flattening:
         done = dict(zip(self.keys, keys, strict=True))
         return Expansion(self.loop, self.schedule, into, values, done=done)
 
-    def _fresh_accumulators(self) -> set[Operation]:
-        """Ops of the first stage that work on what products accumulate into.
-
-        The registers of the old tile's accumulators are free only when that tile is finished.
-        """
-        body = self.loop.body.block
-        found: set[Operation] = set()
-        tiles = {a for a in body.args if math.prod(shape_of(a.type)) >= LARGE}
-        for op in self.schedule.order:
-            if self.schedule.stage[op] == 0 and not isinstance(op, Dot):
-                used = {v for inner in op.walk() for v in inner.operands}
-                if used & tiles:
-                    found.add(op)
-                    tiles |= set(op.results)
-        return found
-
     def _boundary(self, leave: Sequence[SSAValue]) -> Block:
         """The end of a tile with the start of the next."""
         block = Block(arg_types=[v.type for v in leave])
@@ -327,7 +334,7 @@ class _Flattening:
         values = self.start(index, placed, block)
         new = Expansion(self.loop, self.schedule, block, values)
         old.count()
-        late = self._fresh_accumulators()
+        late = _fresh_accumulators(self.loop, self.schedule)
         products = [op for op in self.schedule.order if isinstance(op, Dot)]
         following: Values = {}
         for op in self.schedule.order:

@@ -41,12 +41,13 @@ def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAVa
     assert home is not None
     outside = home is not before.parent
     if outside or shared:
+        reader = home.find_ancestor_op_in_block(before)
         for use in value.uses:
             op = use.operation
             if isinstance(op, Stage) and op.parent is home:
-                if not outside and before.is_before_in_block(op):
+                if reader is not None and reader.is_before_in_block(op):
                     op.detach()
-                    home.insert_op_before(op, before)
+                    home.insert_op_before(op, reader)
                 return op.view
     new = Stage(value)
     copy_span(before, [new])
