@@ -31,6 +31,13 @@ def test_products_at_all_levels(first: int, tmp_path: Path) -> None:
         assert not outcome.bad, wrong(seed, outcome)
 
 
+@pytest.mark.parametrize("seed", [95061, 95205])
+def test_products_that_had_stopped_the_compiler(seed: int, tmp_path: Path) -> None:
+    """A copy behind the branch that reads it; a product of sums that are not there yet."""
+    outcome = compared(product_programs.program(seed), tmp_path)
+    assert not outcome.bad, wrong(seed, outcome)
+
+
 SIZES = product_programs.Sizes((("BM", 64), ("BN", 16), ("BK", 32)), "float16", (1,), (0, 0))
 
 READ_BY_BOTH = [
