@@ -22,6 +22,16 @@ from numpyro.infer.hmc import hmc
 from numpyro.infer.util import initialize_model
 
 
+def positions(step: Any, states: Any, keys: Any, chains: int) -> Any:
+    """Those of all chains after each step of BlackJAX's, one for each key."""
+
+    def one(states: Any, key: Any) -> Any:
+        states, _ = step(jax.random.split(key, chains), states)
+        return states, states.position
+
+    return jax.lax.scan(one, states, keys)[1]
+
+
 def chees(density: Callable[[Any], Any], chains: int, warm_up: int, draws: int) -> Any:
     """From a key and starts to positions (draws, chains, values), by ChEES-HMC."""
     blackjax: Any = import_module("blackjax")
@@ -32,12 +42,7 @@ def chees(density: Callable[[Any], Any], chains: int, warm_up: int, draws: int) 
         adaptation = blackjax.chees_adaptation(density, chains)
         (states, parameters), _ = adaptation.run(first, q, 0.1, optax.adam(0.05), warm_up)
         step = jax.vmap(blackjax.dynamic_hmc(density, **parameters).step)
-
-        def one(states: Any, key: Any) -> Any:
-            states, _ = step(jax.random.split(key, chains), states)
-            return states, states.position
-
-        return jax.lax.scan(one, states, jax.random.split(second, draws))[1]
+        return positions(step, states, jax.random.split(second, draws), chains)
 
     return run
 
@@ -50,12 +55,7 @@ def meads(density: Callable[[Any], Any], chains: int, warm_up: int, draws: int) 
         first, second = jax.random.split(key)
         (states, parameters), _ = blackjax.meads_adaptation(density, chains).run(first, q, warm_up)
         step = jax.vmap(blackjax.ghmc(density, **parameters).step)
-
-        def one(states: Any, key: Any) -> Any:
-            states, _ = step(jax.random.split(key, chains), states)
-            return states, states.position
-
-        return jax.lax.scan(one, states, jax.random.split(second, draws))[1]
+        return positions(step, states, jax.random.split(second, draws), chains)
 
     return run
 

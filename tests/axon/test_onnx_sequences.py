@@ -21,6 +21,13 @@ LOOP = """
   first = Constant<value_int = 0>()
 """
 
+ENDS = """
+  first = Constant<value_int = 0>()
+  last = Constant<value_int = -1>()
+  p = SequenceAt(s, first)
+  q = SequenceAt(s, last)
+"""
+
 MODELS = {
     "a loop puts other tensors into a sequence": (
         "g (seq(float[N]) s0, float[T, C] x, int64 M) => (float y) {" + LOOP
@@ -43,10 +50,7 @@ MODELS = {
               ho = Concat<axis = 0>(hi, x)
               so = SequenceInsert(si, ho)
             }>
-          first = Constant<value_int = 0>()
-          last = Constant<value_int = -1>()
-          p = SequenceAt(s, first)
-          q = SequenceAt(s, last)
+          """ + ENDS + """
           y = Concat<axis = 0>(p, q)
         }""",
         "[a + b, C]",
@@ -62,10 +66,7 @@ MODELS = {
         """g (float[N, T] x) => (float y) {
           two = Constant<value_int = 2>()
           s = SplitToSequence<axis = 1>(x, two)
-          first = Constant<value_int = 0>()
-          last = Constant<value_int = -1>()
-          p = SequenceAt(s, first)
-          q = SequenceAt(s, last)
+          """ + ENDS + """
           y = Concat<axis = 1>(p, q)
         }""",
         "[N, a + b]",
@@ -100,10 +101,7 @@ MODELS = {
     ),
     "items of no known sizes": (
         """g (seq(float[, 3]) s) => (float y) {
-          first = Constant<value_int = 0>()
-          last = Constant<value_int = -1>()
-          p = SequenceAt(s, first)
-          q = SequenceAt(s, last)
+          """ + ENDS + """
           y = Concat<axis = 0>(p, q)
         }""",
         "[a + b, 3]",
