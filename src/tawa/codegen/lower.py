@@ -18,6 +18,7 @@ from tawa.aref.analysis.registers import (
     Sharing,
     accumulator_registers,
     blocks_in_flight,
+    words_of,
 )
 from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
@@ -389,7 +390,7 @@ def _held_together(group: aref.WarpGroup) -> int:
     others: dict[Block, int] = {}
     for op in group.walk():
         if isinstance(op, aref.DotIssue) and not _goes_on(op) and (block := op.parent) is not None:
-            size = math.prod(shape_of(op.result.type))
+            size = words_of(op.result)
             if isinstance(op.accumulator, BlockArgument) and op.accumulator.owner is block:
                 carried.setdefault(block, []).append(size)
             else:
@@ -405,8 +406,7 @@ def _accumulators(group: aref.WarpGroup) -> int:
     sizes: dict[Block | None, list[int]] = {}
     for op in group.walk():
         if isinstance(op, aref.DotIssue) and not _goes_on(op):
-            rows, columns = shape_of(op.result.type)
-            sizes.setdefault(op.parent, []).append(rows * columns)
+            sizes.setdefault(op.parent, []).append(words_of(op.result))
     warps = group.warps.value.data
     found = [0]
     for block, parts in sizes.items():

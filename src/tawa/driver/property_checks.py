@@ -9,12 +9,12 @@ from xdsl.ir import Operation
 
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.dialect.ops import ArefOp, DotIssue, GetEnter, PutEnter, WarpGroup
-from tawa.base.types import bf16, element_of, f16
 from tawa.ir import properties as of
 from tawa.ir.contracts import Property
 from tawa.ir.tidy import Tidy
 from tawa.ir.walking import all_of
 from tawa.machine.chips import Chip
+from tawa.tile.analysis.narrow_sums import too_narrow
 from tawa.tile.dialect.ops import Dot, MakeDesc, RowEnds, TileOp
 
 Check = Callable[[ModuleOp, Chip], Iterator[Operation]]
@@ -28,7 +28,7 @@ def _none(*kinds: type[Operation]) -> Check:
 
 def _wide(module: ModuleOp, _target: Chip) -> Iterator[Operation]:
     dots = (op for op in module.walk() if isinstance(op, Dot))
-    return (op for op in dots if element_of(op.acc.type) in (f16, bf16))
+    return (op for op in dots if too_narrow(op))
 
 
 def _in_roles(module: ModuleOp, _target: Chip) -> Iterator[Operation]:

@@ -8,7 +8,7 @@ from tawa.ir.contracts import Property
 ONE_PROGRAM = Property("the kernel is one program")
 ARGUMENT_DESCRIPTORS = Property("descriptors are arguments")
 FUSED_SUMS = Property("a product accumulates into what it is added to")
-WIDE_SUMS = Property("products accumulate in 32 bits or more")
+WIDE_SUMS = Property("products accumulate in types that instructions add up in")
 
 # Of the aref level.
 ROLES = Property("roles exchange tiles through rings")

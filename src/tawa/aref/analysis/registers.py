@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import SSAValue
+
+from tawa.base.types import byte_size, element_of, shape_of
 from tawa.machine.chips import SM_90A, Chip
 
 ENOUGH = SM_90A.registers_of_four
@@ -179,6 +183,11 @@ def blocks_in_flight(registers: int) -> int:
     return 4 if registers >= ROOMY else 2
 
 
-def accumulator_registers(sizes: Sequence[int], warps: int) -> int:
-    """32-bit registers a thread holds of accumulators of so many elements each."""
-    return sum(sizes) // (SM_90A.lanes * warps)
+def accumulator_registers(words: Sequence[int], warps: int) -> int:
+    """32-bit registers a thread holds of accumulators of so many words each."""
+    return sum(words) // (SM_90A.lanes * warps)
+
+
+def words_of(tile: SSAValue) -> int:
+    """32-bit words of a tile's elements."""
+    return math.prod(shape_of(tile.type)) * byte_size(element_of(tile.type)) // SM_90A.word

@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.products import is_view
-from tawa.aref.analysis.registers import Sharing, accumulator_registers
+from tawa.aref.analysis.registers import Sharing, accumulator_registers, words_of
 from tawa.aref.analysis.staging import copied_turned
 from tawa.aref.dialect.ops import (
     Consumed,
@@ -140,7 +140,7 @@ class Conversions:
             return 0
         own = consumer.warps.value.data
         dots = all_of(consumer, Dot)
-        last = [math.prod(shape_of(d.result.type)) for d in dots if not _goes_on(d)]
+        last = [words_of(d.result) for d in dots if not _goes_on(d)]
         held = accumulator_registers(last, own)
         copiers = sum(g.warps.value.data for g in loaders if g.copies is not None)
         if 2 * own + sum(g.warps.value.data for g in loaders) > SM_90A.cta_warps:

@@ -13,6 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.aref.analysis.iteration_slices import most_slices
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.products import elements_across, viewed
+from tawa.aref.analysis.registers import words_of
 from tawa.aref.analysis.slots import staging_bytes
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
 from tawa.base.tile_scheduler import Work
@@ -129,7 +130,7 @@ def _made(loop: scf.ForOp) -> int:
     dots = [op for op in _own(loop.body.block) if isinstance(op, Dot)]
     inner = (dot for dot in dots if dot.parent is loop.body.block)
     made = {op for dot in inner for op in _made_by(dot) if _from_products(op)}
-    words = (max(_words(op.result), math.prod(shape_of(op.result.type)) // 2) for op in made)
+    words = (max(words_of(op.result), math.prod(shape_of(op.result.type)) // 2) for op in made)
     return sum(words)
 
 
@@ -215,7 +216,7 @@ def _accumulators(dots: list[Dot]) -> int:
     last = [dot for dot in dots if not any(_adds_to(dot, other) for other in dots)]
     by_place: dict[object, int] = {}
     for dot in last:
-        by_place[dot.parent] = by_place.get(dot.parent, 0) + _words(dot.result)
+        by_place[dot.parent] = by_place.get(dot.parent, 0) + words_of(dot.result)
     return max(by_place.values(), default=0)
 
 
@@ -233,7 +234,7 @@ def _carried(loops: list[scf.ForOp]) -> int:
     multiplying = (
         loop for loop in loops if any(isinstance(op, Dot) for op in _own(loop.body.block))
     )
-    return max((sum(map(_words, _sums(loop))) for loop in multiplying), default=0)
+    return max((sum(map(words_of, _sums(loop))) for loop in multiplying), default=0)
 
 
 def _sums(loop: scf.ForOp) -> Iterator[SSAValue]:
@@ -256,10 +257,6 @@ def _goes_on(value: SSAValue) -> bool:
                 seen.add(op.result)
                 open_.append(op.result)
     return False
-
-
-def _words(tile: SSAValue) -> int:
-    return math.prod(shape_of(tile.type)) * byte_size(element_of(tile.type)) // 4
 
 
 def _adds_to(dot: Dot, other: Dot) -> bool:

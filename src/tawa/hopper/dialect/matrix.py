@@ -398,9 +398,10 @@ def _wrapper(
     """The C++ function around one wgmma instruction."""
     n, k = shape
     d, a, b = types
-    count = n // 2
+    count = n // 4 if d == "f16" else n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
-    outputs = ", ".join(f'"+{"f" if d == "f32" else "r"}"(d[{i}])' for i in range(count))
+    held = "((u32*)d)" if d == "f16" else "d"
+    outputs = ", ".join(f'"+{"f" if d == "f32" else "r"}"({held}[{i}])' for i in range(count))
     at = count
     if from_registers:
         a_text = "{" + ", ".join(f"%{at + i}" for i in range(4)) + "}"
@@ -411,7 +412,7 @@ def _wrapper(
         a_text, inputs, a_parameter = f"%{at}", '"l"(a)', "u64 a"
         at += 1
     immediates = ["p"]
-    if d == "f32":
+    if d != "i32":
         immediates += ["1", "1"]
     if a in ("f16", "bf16"):
         immediates += ([] if from_registers else [str(transposed[0])]) + [str(transposed[1])]

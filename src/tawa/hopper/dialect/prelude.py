@@ -203,6 +203,9 @@ template <int count> __device__ __forceinline__ void pin(u32 (&registers)[count]
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) :: "memory");
 }
+template <int count> __device__ __forceinline__ void pin(f16 (&pairs)[count]) {
+  pin((u32 (&)[count / 2])pairs);
+}
 """,
     "matrix_desc": """\
 __device__ __forceinline__ u64 matrix_desc(u32 tile, u32 lbo, u32 sbo, u32 swizzle) {

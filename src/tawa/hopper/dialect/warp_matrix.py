@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -48,24 +49,26 @@ _WIDER: dict[Attribute, str] = {f32: "extf", f64: "extf", f16: "extf", i32: "ext
 """Scalar functions that convert to a type, without loss."""
 
 
-def _instruction(product: Product) -> tuple[str, str]:
-    """The name and definition of the C++ function of one matrix instruction."""
+def _instruction(product: Product, total: Attribute) -> tuple[str, str]:
+    """The name and definition of the C++ function of one matrix instruction with such sums."""
     element = product.multiplied
     operand = "tf32" if element == f32 else "s8" if element == i8 else short_name(element)
-    result, letter, scalar = ("s32", "r", "i32") if element == i8 else ("f32", "f", "f32")
-    counts = product.registers
-    name = f"mma_m16n8k{product.step}_{operand}"
-    places, first = ["{%0, %1, %2, %3}"], 4
+    result, letter = {i32: ("s32", "r"), f32: ("f32", "f"), f16: ("f16", "r")}[total]
+    counts, sums = product.registers, 2 if total == f16 else 4
+    name = f"mma_m16n8k{product.step}_{operand}{'_f16' if total == f16 else ''}"
+    places, first = ["{" + ", ".join(f"%{i}" for i in range(sums)) + "}"], sums
     for count in counts:
         places.append("{" + ", ".join(f"%{first + i}" for i in range(count)) + "}")
         first += count
-    c = ", ".join(f'"+{letter}"(c[{i}])' for i in range(4))
+    held = "((u32*)c)" if total == f16 else "c"
+    c = ", ".join(f'"+{letter}"({held}[{i}])' for i in range(sums))
     sources = ", ".join(
         f'"r"({x}[{i}])' for x, n in zip("ab", counts, strict=True) for i in range(n)
     )
     text = f"mma.sync.aligned.m16n8k{product.step}.row.col.{result}.{operand}.{operand}.{result}"
     return name, (
-        f"__device__ __forceinline__ void {name}({scalar}* c, const u32* a, const u32* b) {{\n"
+        f"__device__ __forceinline__ void {name}"
+        f"({short_name(total)}* c, const u32* a, const u32* b) {{\n"
         f'  asm volatile("{text} "\n'
         f'               "{", ".join(places)}, {places[0]};"\n'
         f"               : {c}\n"
@@ -178,7 +181,7 @@ class WarpProduct(HopperOp):
                         f"{k} + {iteration * step}" if iteration else k,
                     )
         if len(sums) > 1:
-            total = " + ".join(f"{s}[i]" for s in sums)
+            total = reduce(self._plus, (f"{s}[i]" for s in sums))
             w.line(f"{w.registers(frag.layout)} {name}[i] = {total};")
 
     def _partial_sums(self, w: Writer, frag: FragType) -> list[str]:
@@ -187,6 +190,11 @@ class WarpProduct(HopperOp):
         for name in names:
             w.line(f"{c_type(frag)} {name}[{frag.layout.registers}] = {{}};")
         return names
+
+    def _plus(self, x: str, y: str) -> str:
+        if self._element_type != f16:
+            return f"{x} + {y}"
+        return FUNCTIONS["addf"].cuda([f16, f16], f16).format(x, y)
 
     @property
     def chains(self) -> int:
@@ -328,7 +336,7 @@ class WarpProduct(HopperOp):
         `sums` are the accumulators of each step along K in turn.
         """
         product = self.product
-        function, text = _instruction(product)
+        function, text = _instruction(product, self._element_type)
         w.functions.setdefault(function, text)
         batches, rows, _ = self._sizes
         batch, a, b = (w.fresh(n) for n in ("batch_part", "a_words", "b_words"))
@@ -498,7 +506,8 @@ class WarpProduct(HopperOp):
             product = self._times(a[batches][:, rows], b[batches][:, :, columns])
             first = np.searchsorted(batches, at[..., 0]) if self.product.batched else 0
             place = np.searchsorted(rows, at[..., -2]), np.searchsorted(columns, at[..., -1])
-            result[part] = (result[part] + product[(first, *place)]).astype(result.dtype)
+            total = result[part].astype(product.dtype) + product[(first, *place)]
+            result[part] = total.astype(result.dtype)
         m.new_fragment(self.result, result)
 
     def _read(self, m: Actor, side: int) -> tuple[Array, Array]:
@@ -528,14 +537,14 @@ class WarpProduct(HopperOp):
         return dense
 
     def _times(self, a: Array, b: Array) -> Array:
-        """The product, in the accumulator's type; i8 exactly."""
+        """The product, in the accumulator's type or f32; i8 exactly."""
         element = self._element_type
         if element == i32:
             return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
         if self.product.element == f32 and self.product.precision == "tf32":
             a, b = (np.ascontiguousarray(x).view(np.uint32) & _LOW_TF32_BITS for x in (a, b))
             a, b = a.view(np.float32), b.view(np.float32)
-        dtype = value_dtype(element)
+        dtype = value_dtype(f32 if element == f16 else element)
         with np.errstate(all="ignore"):
             return np.matmul(a.astype(dtype), b.astype(dtype))
 

@@ -438,10 +438,14 @@ def _product(m: Machine, i: Instruction, mask: Array) -> None:
             b[:, within * per + e + r * 4 * per, group] = b_words[:, :, r, e]
     product = a @ b
     names = zip(split(i.operands[0].strip("{}")), split(i.operands[3].strip("{}")), strict=True)
+    kind = dtype_of(kinds[0])
+    held = 4 // kind.itemsize  # sums of a register
     for r, (target, start) in enumerate(names):
-        found = product[:, group + r // 2 * 8, 2 * within + r % 2].reshape(-1)
-        total = found + m.value(start, kinds[0])
-        m.write(target, total.astype(dtype_of(kinds[0])), mask)
+        places = [divmod(held * r + e, 2) for e in range(held)]
+        found = [product[:, group + 8 * down, 2 * within + right] for down, right in places]
+        before = m.raw(start, 32)[:, None].view(kind)
+        total = (np.stack(found, axis=-1).reshape(-1, held) + before).astype(kind)
+        m.write(target, total.view(np.uint32)[:, 0], mask)
     del first
 
 

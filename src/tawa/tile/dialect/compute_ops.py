@@ -40,7 +40,7 @@ def products_summed(precision: StringAttr | None) -> int | None:
 
 @irdl_op_definition
 class Dot(TileOp):
-    """`acc + a @ b`, accumulated in f32 (f64, i32) or wider; rank 3 operands are batches.
+    """`acc + a @ b`, accumulated in its own type or wider; rank 3 operands are batches.
 
     `precision` says what happens to f32 operands: `tf32` drops their low 13 bits, `tf32x3` and
     `ieee` keep them. Of fp8, `sumsN` has sums of N products added in f32: within them, the tensor

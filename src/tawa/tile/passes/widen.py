@@ -1,4 +1,4 @@
-"""Products into 16-bit accumulators: computed in f32, rounded once a product."""
+"""Products into 16-bit accumulators that no instruction has: in f32, rounded once a product."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.spans import copy_span
-from tawa.base.types import bf16, element_of, f16, f32, shape_of
+from tawa.base.types import f32, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY, WIDE_SUMS
 from tawa.ir.walking import all_of
+from tawa.tile.analysis.narrow_sums import too_narrow
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Splat
 
 
 @dataclass(frozen=True)
 class WidenAccumulators:
-    """`f16 + a @ b` becomes `round(f32 + a @ b)`: what the product means, as instructions do it."""
+    """`f16 + a @ b` becomes `round(f32 + a @ b)`, where no matrix instruction adds up in f16."""
 
     name: ClassVar[str] = "widen-accumulators"
     contract: ClassVar[Contract] = Contract(
@@ -29,9 +30,9 @@ class WidenAccumulators:
     )
 
     def apply(self, module: ModuleOp) -> None:
-        """Rewrite every product whose accumulator has 16 bits."""
+        """Rewrite every such product."""
         for dot in all_of(module, Dot):
-            if element_of(dot.result.type) in (f16, bf16):
+            if too_narrow(dot):
                 self._dot(dot)
 
     def _dot(self, dot: Dot) -> None:
