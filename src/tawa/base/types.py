@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -66,6 +67,11 @@ def bits(type_: Attribute) -> int:
         return 64
     name = short_name(type_)
     return {"e4m3": 8, "e5m2": 8, "bf16": 16}.get(name) or int(name[1:])
+
+
+def words_of(type_: Attribute) -> int:
+    """32-bit words of a tile's elements."""
+    return math.prod(shape_of(type_)) * byte_size(element_of(type_)) // 4
 
 
 def byte_size(type_: Attribute) -> int:

@@ -18,14 +18,13 @@ from tawa.aref.analysis.registers import (
     Sharing,
     accumulator_registers,
     blocks_in_flight,
-    words_of,
 )
 from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.spans import span_of
-from tawa.base.types import shape_of
+from tawa.base.types import shape_of, words_of
 from tawa.codegen.assembly import ASSEMBLY
 from tawa.codegen.atomics import ATOMICS
 from tawa.codegen.channels import CHANNELS
@@ -390,7 +389,7 @@ def _held_together(group: aref.WarpGroup) -> int:
     others: dict[Block, int] = {}
     for op in group.walk():
         if isinstance(op, aref.DotIssue) and not _goes_on(op) and (block := op.parent) is not None:
-            size = words_of(op.result)
+            size = words_of(op.result.type)
             if isinstance(op.accumulator, BlockArgument) and op.accumulator.owner is block:
                 carried.setdefault(block, []).append(size)
             else:
@@ -406,7 +405,7 @@ def _accumulators(group: aref.WarpGroup) -> int:
     sizes: dict[Block | None, list[int]] = {}
     for op in group.walk():
         if isinstance(op, aref.DotIssue) and not _goes_on(op):
-            sizes.setdefault(op.parent, []).append(words_of(op.result))
+            sizes.setdefault(op.parent, []).append(words_of(op.result.type))
     warps = group.warps.value.data
     found = [0]
     for block, parts in sizes.items():

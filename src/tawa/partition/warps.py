@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region
 
 from tawa.aref.analysis.product_check import product_obstacle
-from tawa.aref.analysis.registers import accumulator_registers, words_of
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.aref.analysis.registers import accumulator_registers
+from tawa.base.types import byte_size, element_of, shape_of, words_of
 from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A, Chip
 from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store, Trans
@@ -55,7 +55,7 @@ def warps_with_instructions(body: Region, asked: int, target: Chip) -> int:
         return asked
     warps = asked
     while (warps := warps // 2) >= target.group_warps:
-        sizes = [words_of(dot.result) for dot in dots]
+        sizes = [words_of(dot.result.type) for dot in dots]
         fits = accumulator_registers(sizes, warps) <= target.large_accumulators
         if fits and _all_have_instructions(dots, warps, target):
             return warps
@@ -67,7 +67,7 @@ def carried(dots: Sequence[Dot]) -> list[int]:
     found: dict[Operation | Block | Region, int] = {}
     for dot in dots:
         if isinstance(dot.acc, BlockArgument) and dot.acc.owner is dot.parent:
-            size = words_of(dot.result)
+            size = words_of(dot.result.type)
             found[dot.acc.owner] = found.get(dot.acc.owner, 0) + size
     return [0, *found.values()]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
-
-from tawa.base.types import byte_size, element_of, shape_of
 from tawa.machine.chips import SM_90A, Chip
 
 ENOUGH = SM_90A.registers_of_four
@@ -186,8 +182,3 @@ def blocks_in_flight(registers: int) -> int:
 def accumulator_registers(words: Sequence[int], warps: int) -> int:
     """32-bit registers a thread holds of accumulators of so many words each."""
     return sum(words) // (SM_90A.lanes * warps)
-
-
-def words_of(tile: SSAValue) -> int:
-    """32-bit words of a tile's elements."""
-    return math.prod(shape_of(tile.type)) * byte_size(element_of(tile.type)) // SM_90A.word

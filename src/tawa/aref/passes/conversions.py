@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.products import is_view
-from tawa.aref.analysis.registers import Sharing, accumulator_registers, words_of
+from tawa.aref.analysis.registers import Sharing, accumulator_registers
 from tawa.aref.analysis.staging import copied_turned
 from tawa.aref.dialect.ops import (
     Consumed,
@@ -40,7 +40,7 @@ from tawa.aref.dialect.ops import (
 from tawa.aref.passes.async_dots import find_chains
 from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import byte_size, element_of, shape_of, words_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import ConvertedByRole
@@ -140,7 +140,7 @@ class Conversions:
             return 0
         own = consumer.warps.value.data
         dots = all_of(consumer, Dot)
-        last = [words_of(d.result) for d in dots if not _goes_on(d)]
+        last = [words_of(d.result.type) for d in dots if not _goes_on(d)]
         held = accumulator_registers(last, own)
         copiers = sum(g.warps.value.data for g in loaders if g.copies is not None)
         if 2 * own + sum(g.warps.value.data for g in loaders) > SM_90A.cta_warps:

@@ -13,11 +13,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.aref.analysis.iteration_slices import most_slices
 from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.products import elements_across, viewed
-from tawa.aref.analysis.registers import words_of
 from tawa.aref.analysis.slots import staging_bytes
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
 from tawa.base.tile_scheduler import Work
-from tawa.base.types import PtrType, byte_size, element_of, shape_of
+from tawa.base.types import PtrType, byte_size, element_of, shape_of, words_of
 from tawa.driver.choice.profile import Cost, Loop, Profile
 from tawa.ir.effects import GLOBAL, ORDER, READ, WRITE, is_pure, touches
 from tawa.ir.elementwise import Map
@@ -130,7 +129,7 @@ def _made(loop: scf.ForOp) -> int:
     dots = [op for op in _own(loop.body.block) if isinstance(op, Dot)]
     inner = (dot for dot in dots if dot.parent is loop.body.block)
     made = {op for dot in inner for op in _made_by(dot) if _from_products(op)}
-    words = (max(words_of(op.result), math.prod(shape_of(op.result.type)) // 2) for op in made)
+    words = (max(words_of(op.result.type), math.prod(shape_of(op.result.type)) // 2) for op in made)
     return sum(words)
 
 
@@ -216,7 +215,7 @@ def _accumulators(dots: list[Dot]) -> int:
     last = [dot for dot in dots if not any(_adds_to(dot, other) for other in dots)]
     by_place: dict[object, int] = {}
     for dot in last:
-        by_place[dot.parent] = by_place.get(dot.parent, 0) + words_of(dot.result)
+        by_place[dot.parent] = by_place.get(dot.parent, 0) + words_of(dot.result.type)
     return max(by_place.values(), default=0)
 
 
@@ -234,7 +233,7 @@ def _carried(loops: list[scf.ForOp]) -> int:
     multiplying = (
         loop for loop in loops if any(isinstance(op, Dot) for op in _own(loop.body.block))
     )
-    return max((sum(map(words_of, _sums(loop))) for loop in multiplying), default=0)
+    return max((sum(words_of(s.type) for s in _sums(loop)) for loop in multiplying), default=0)
 
 
 def _sums(loop: scf.ForOp) -> Iterator[SSAValue]:
