@@ -49,11 +49,15 @@ _WIDER: dict[Attribute, str] = {f32: "extf", f64: "extf", f16: "extf", i32: "ext
 """Scalar functions that convert to a type, without loss."""
 
 
+_SUMS: dict[Attribute, tuple[str, str]] = {i32: ("s32", "r"), f32: ("f32", "f"), f16: ("f16", "r")}
+"""Types of sums in PTX, and the registers that hold them."""
+
+
 def _instruction(product: Product, total: Attribute) -> tuple[str, str]:
     """The name and definition of the C++ function of one matrix instruction with such sums."""
     element = product.multiplied
     operand = "tf32" if element == f32 else "s8" if element == i8 else short_name(element)
-    result, letter = {i32: ("s32", "r"), f32: ("f32", "f"), f16: ("f16", "r")}[total]
+    result, letter = _SUMS[total]
     counts, sums = product.registers, 2 if total == f16 else 4
     name = f"mma_m16n8k{product.step}_{operand}{'_f16' if total == f16 else ''}"
     places, first = ["{" + ", ".join(f"%{i}" for i in range(sums)) + "}"], sums
