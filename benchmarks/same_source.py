@@ -24,6 +24,7 @@ import same_source_case
 import same_source_kernels as kernels
 import same_source_memory
 import same_source_products
+import same_source_variety
 import torch
 from rows import Run
 from same_source_case import DEVICE, Case, compiled_by, descriptors_of, random
@@ -238,6 +239,7 @@ CASES: list[partial[Case]] = [
                                                        (2048, 5120, 5120))),
     *same_source_products.CASES,
     *same_source_memory.CASES,
+    *same_source_variety.CASES,
 ]  # fmt: skip
 
 

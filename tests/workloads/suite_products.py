@@ -140,6 +140,25 @@ def split_k_matmul(a, b, c, M, N, K, SPLIT: tl.constexpr, BM: tl.constexpr, BN: 
     tl.atomic_add(c + rows[:, None] * N + cols[None, :], acc, mask=rows[:, None] < M)
 
 
+@tawa.jit
+def sums_in_halves(a_d, b_d, c_d, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), tl.float16)
+    for k in range(0, K, BK):
+        acc = tl.dot(a_d.load([m, k]), b_d.load([k, n]), acc, out_dtype=tl.float16)
+    c_d.store([m, n], acc)
+
+
+@case
+def product_that_adds_up_in_halves(a: Arrays) -> Launch:
+    x, y = a.random("f16", 100, 128), a.random("f16", 128, 96)
+    x[...] = x * 0.125
+    out = a.output("f16", 100, 96)
+    args = [block(x, 64, 32), block(y, 32, 64), block(out, 64, 64), 128]
+    constants = {"BM": 64, "BN": 64, "BK": 32}
+    return Launch(sums_in_halves, (2, 2), args, {2: values(x) @ values(y)}, constants, 5e-3)
+
+
 @case
 def split_k(a: Arrays) -> Launch:
     x, y = a.random("f16", 64, 200), a.random("f16", 200, 64)
