@@ -18,9 +18,11 @@ import io
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,11 +187,11 @@ class Tally:
         self.examples.append(f"{kind}: seed {seed}, {operators} operators: {what}\n{text}\n")
 
 
-def tally_of(seeds: range, sizes: tuple[int, ...]) -> Tally | None:
+def tally_of(seeds: range, attempt: Callable[[range], Tally]) -> Tally | None:
     """Try the models of some seeds in a process of their own; None if a runtime ends it."""
     with ProcessPoolExecutor(1) as pool:
         try:
-            return pool.submit(_tally, seeds, sizes).result()
+            return pool.submit(attempt, seeds).result()
         except BrokenProcessPool:
             return None
 
@@ -201,13 +203,13 @@ def _tally(seeds: range, sizes: tuple[int, ...]) -> Tally:
     return tally
 
 
-def campaign(first: int, count: int, sizes: tuple[int, ...]) -> Tally:
+def campaign(first: int, count: int, attempt: Callable[[range], Tally]) -> Tally:
     """Try random models, some at a time: onnxruntime ends its process where it divides by 0."""
     total = Tally()
     waiting = [range(first + k, first + min(k + CHUNK, count)) for k in range(0, count, CHUNK)]
     while waiting:
         seeds = waiting.pop(0)
-        found = tally_of(seeds, sizes)
+        found = tally_of(seeds, attempt)
         if found is not None:
             total.counts.update(found.counts)
             total.examples += found.examples
@@ -235,7 +237,7 @@ def main() -> None:
         ("one operator", arguments.operators, (1,)),
         ("small graphs", arguments.graphs, (2, 3, 4, 5, 6)),
     ):
-        tally = campaign(arguments.seed * 1_000_003, count, sizes)
+        tally = campaign(arguments.seed * 1_000_003, count, partial(_tally, sizes=sizes))
         counts = dict(sorted(tally.counts.items()))
         print(f"{title}: {counts}, slowest {tally.slowest:.2f} s", flush=True)
         for example in tally.examples[: arguments.show]:

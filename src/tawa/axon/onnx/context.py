@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 
+from tawa.axon.onnx.provided import Provided
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
 from tawa.axon.sizes.dims import ONE, Dim
@@ -92,6 +93,7 @@ class Context:
     attributes: dict[str, AttributeProto]
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
     rooms: list[Room] = field(default_factory=list[Room])
+    provided: Provided = field(default_factory=Provided)
     unrolled: Iterator[int] = field(default_factory=count)
     """Counts the iterations of a loop of the model, and of those inside of it."""
 
@@ -147,8 +149,8 @@ class Context:
         """The contents of a constant input, in one list."""
         found = self.value(index)
         if found.contents is not None and found.contents.dtype == object:
-            sizes = self.sizes(index)
-            constants = [None if d is None else d.constant for d in sizes or [None]]
+            sizes = [self.solver.dim(Dim.of(item)) for item in found.contents.ravel()]
+            constants = [size.constant for size in sizes]
             return None if any(c is None for c in constants) else constants
         numbers = found.numbers
         return None if numbers is None else numbers.ravel().tolist()

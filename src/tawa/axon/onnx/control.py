@@ -152,7 +152,7 @@ def _fixed_point(
 def _without_contents(value: Value) -> Value:
     items = None if value.items is None else tuple(map(_without_contents, value.items))
     item = None if value.item is None else _without_contents(value.item)
-    return replace(value, contents=None, fill=None, items=items, item=item)
+    return replace(value.without_contents(), items=items, item=item)
 
 
 def _widened_sequence(context: Context, before: Value, after: Value, mark: int) -> Value:
@@ -297,7 +297,7 @@ def scan(context: Context) -> list[Value] | None:
         iterations = dims[axis] if iterations is None else context.equal(iterations, dims[axis])
         element = context.value(count + number).element
         slices.append(Value((*dims[:axis], *dims[axis + 1 :]), None, element))
-    state = [replace(value, contents=None, fill=None) for value in state]
+    state = [value.without_contents() for value in state]
     if iterations is not None and len(body.output) > count:
         context.at_least(iterations, 1)  # without an iteration, nobody knows the results' sizes
         iterations = context.solver.dim(iterations)

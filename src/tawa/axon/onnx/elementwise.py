@@ -6,8 +6,22 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto, helper
 
+from tawa.axon.onnx.contents import (
+    BY_BLOCKS,
+    UNARY_VALUES,
+    WIDE_INTEGERS,
+    blocks_of,
+    cast_sizes,
+    filled,
+    integral,
+    is_float,
+    of_floats,
+    progressing,
+)
 from tawa.axon.onnx.context import Context, IllFormed, is_integer, rule
+from tawa.axon.onnx.provided import EXACT_UP_TO
 from tawa.axon.onnx.values import Array, Value, object_array, tensor
 from tawa.axon.sizes.choices import largest, smallest
 from tawa.axon.sizes.dims import ZERO, Dim, exact_quotient, total
@@ -41,6 +55,10 @@ def same_shape(context: Context) -> Value:
     if value.dims == () and context.node.op_type in ALONG_AN_AXIS:
         raise IllFormed("a scalar has no axis")
     contents = _unary_contents(context, value)
+    if value.progression is not None and context.node.op_type in BY_BLOCKS:
+        return progressing(context, context.dims(0))
+    if value.progression is not None and context.node.op_type in ("Cast", "CastLike"):
+        return _cast_progression(context, value)
     fill = value.fill if context.node.op_type in ("Identity", "Cast") else None
     if context.node.op_type == "Cast" and fill is not None:
         kept = _cast(context, np.array(fill))
@@ -55,6 +73,13 @@ def cumulated(context: Context) -> Value:
     return tensor(context.dims(0) or None)
 
 
+def _cast_progression(context: Context, value: Value) -> Value:
+    dims, target = context.dims(0), _target(context)
+    if target not in WIDE_INTEGERS and target not in EXACT_UP_TO:
+        return Value(dims)
+    return filled(context, dims, blocks_of(context, 0), target)
+
+
 def _unary_contents(context: Context, value: Value) -> Array | None:
     name = context.node.op_type
     if value.contents is None:
@@ -63,6 +88,8 @@ def _unary_contents(context: Context, value: Value) -> Array | None:
         return value.contents
     if name in ("Cast", "CastLike"):
         return _cast(context, value.contents)
+    if is_float(value) and value.contents.dtype == object:
+        return of_floats(context)
     if name in UNARY_VALUES and is_integer(value.contents):
         symbolic = value.symbolic()
         return None if symbolic is None else mapped(UNARY_VALUES[name], symbolic)
@@ -71,12 +98,6 @@ def _unary_contents(context: Context, value: Value) -> Array | None:
     return None
 
 
-UNARY_VALUES: dict[str, Callable[[Dim], Dim]] = {
-    "Neg": lambda a: -a,
-    "Abs": lambda a: largest([a, -a]),
-    "Relu": lambda a: largest([a, Dim.of(0)]),
-}
-
 FLOAT_VALUES: dict[str, Callable[[Array], Array]] = {
     "Neg": np.negative, "Abs": np.abs, "Sqrt": np.sqrt, "Floor": np.floor, "Ceil": np.ceil,
     "Reciprocal": np.reciprocal, "Exp": np.exp, "Not": np.logical_not, "Round": np.round,
@@ -84,19 +105,21 @@ FLOAT_VALUES: dict[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 
 
-def _cast(context: Context, contents: Array) -> Array | None:
-    from onnx import TensorProto, helper
-
+def _target(context: Context) -> int:
+    """The element type that a Cast makes."""
     if context.node.op_type == "CastLike":
-        target = context.value(1).element
-    else:
-        target = context.attribute("to")
+        return context.value(1).element
+    return context.attribute("to")
+
+
+def _cast(context: Context, contents: Array) -> Array | None:
+    target = _target(context)
     if contents.dtype == object:
-        if target in (TensorProto.INT64, TensorProto.INT32):
-            return contents
-        constants = context.numbers(0)  # a size that isn't constant may be rounded
+        constants = context.numbers(0)
         if constants is None:
-            return None
+            return cast_sizes(context, contents, target)
+        if target in WIDE_INTEGERS:
+            return contents
         contents = np.array(constants, np.int64).reshape(contents.shape)
     if target in (0, TensorProto.STRING) or contents.dtype.kind in "USO":
         return None
@@ -123,7 +146,8 @@ def broadcast(context: Context) -> Value:
     if stretched and shapes[0] is not None:
         return Value(shapes[0])  # opset 6 and older: the second operand is stretched
     dims = context.broadcast(*shapes)
-    return Value(dims, _binary_contents(context))
+    contents = _binary_contents(context)
+    return progressing(context, dims) if contents is None else Value(dims, contents)
 
 
 def _binary_contents(context: Context) -> Array | None:
@@ -133,6 +157,8 @@ def _binary_contents(context: Context) -> Array | None:
     name = context.node.op_type
     if name == "Where":
         return _where(context)
+    if any(is_float(v) and v.contents is not None and v.contents.dtype == object for v in values):
+        return of_floats(context)
     numbers = [value.numbers for value in values]
     if name in NUMBER_VALUES and all(n is not None and n.dtype != object for n in numbers):
         return _folded(NUMBER_VALUES[name], [n for n in numbers if n is not None])
@@ -173,7 +199,7 @@ def _where(context: Context) -> Array | None:
         return None
     if one.contents.dtype != object and other.contents.dtype != object:
         return np.where(condition, one.contents, other.contents)
-    left, right = one.symbolic(), other.symbolic()
+    left, right = integral(one), integral(other)
     return None if left is None or right is None else np.where(condition, left, right)
 
 

@@ -30,6 +30,7 @@ from tawa.axon.onnx import (
     sequences,
     structure,
 )
+from tawa.axon.onnx.contents import are_long
 from tawa.axon.onnx.context import (
     RULES,
     Branch,
@@ -41,10 +42,11 @@ from tawa.axon.onnx.context import (
 )
 from tawa.axon.onnx.deadline import SECONDS, SECONDS_A_NODE, Deadline
 from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
+from tawa.axon.onnx.provided import Provided
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
 from tawa.axon.onnx.sequences import EACH
 from tawa.axon.onnx.shapes import ModelShapes
-from tawa.axon.onnx.values import MAX_CONTENTS, MAX_SIZE, UNKNOWN, Value, known, stored
+from tawa.axon.onnx.values import MAX_SIZE, UNKNOWN, Value, known, stored
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
@@ -128,13 +130,13 @@ class ModelInference:
         self, overrides: Overrides | None, constants: dict[str, np.ndarray] | None
     ) -> ModelShapes:
         found: ModelShapes | None = None
-        refused: ShapeMismatch | None = None
+        refused: TawaError | None = None
         walk = self._walk("dim")
         try:
             found = walk.run(overrides, constants)
-        except ShapeMismatch as error:
+        except (ShapeMismatch, UnsupportedModel) as error:
             refused = error
-            if not walk.symbols:
+            if not walk.symbols or not _is_of_sizes(error):
                 raise
         if self.strict and not overrides and walk.says_more:
             # What the model states of values that can't be inferred isn't believed, but has to fit.
@@ -143,13 +145,18 @@ class ModelInference:
             return found
         try:
             empty = self._walk("count").run(overrides, constants)
-        except ShapeMismatch as error:
+        except (ShapeMismatch, UnsupportedModel) as error:
             raise refused or error from None
         empty.positive = found
         return empty
 
     def _walk(self, kind: str, believes: bool = False) -> Walk:
         return Walk(self.model, self.strict, self.deadline, kind, self.described, believes)
+
+
+def _is_of_sizes(error: TawaError) -> bool:
+    """Whether a model may be refused for its sizes, and be right with others."""
+    return isinstance(error, ShapeMismatch) or isinstance(error.__cause__, IllFormed)
 
 
 def _refuse_unknown(graph: GraphProto, names: Iterable[str]) -> None:
@@ -196,6 +203,7 @@ class Walk:
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.calls: list[str] = []
         self.rooms: list[Room] = []
+        self.provided = Provided()
         self.unrolled = count()
         self.outermost = model.graph
         self.declared: dict[str, ValueInfoProto] = {}
@@ -231,7 +239,9 @@ class Walk:
         for entry in graph.output:
             if self.strict and entry.name not in scope:
                 raise UnsupportedModel(f"no node makes the output `{entry.name}`")
-        return ModelShapes(self.solver, self.symbols, scope, self.unsupported, self.rooms)
+        return ModelShapes(
+            self.solver, self.symbols, scope, self.unsupported, self.rooms, self.provided
+        )
 
     def _initializers(self, graph: GraphProto) -> dict[str, Value]:
         scope: dict[str, Value] = {}
@@ -335,7 +345,8 @@ class Walk:
             node, inputs, self.solver, described.origin, self._opset(node.domain),
             lambda graph, given: self._subgraph(graph, given, scope),
             lambda graph, given: self._branch(graph, given, scope),
-            described.attributes, rooms=self.rooms, unrolled=self.unrolled,
+            described.attributes, rooms=self.rooms, provided=self.provided,
+            unrolled=self.unrolled,
         )  # fmt: skip
         outputs = self._outputs(context, described)
         for name, value in zip(node.output, outputs, strict=False):
@@ -366,7 +377,7 @@ class Walk:
         solver = self.solver
         mark = solver.fresh().id
         before = len(solver.bindings)
-        with solver.supposed():
+        with solver.supposed(), self.provided.supposed():
             try:
                 values = self._subgraph(graph, given, scope)
             except ShapeMismatch as error:
@@ -395,17 +406,13 @@ class Walk:
 
     def _bounded(self, value: Value, context: Context, label: str) -> Value:
         if value.dims is not None and len(value.dims) > MAX_RANK:
-            return replace(value, dims=None, contents=None)
+            return replace(value.without_contents(), dims=None)
         for dim in value.dims or ():
             if dim.constant is not None and abs(dim.constant) > MAX_SIZE:
                 raise ill_formed(label, "a size of more than 64 bits")
         if any(map(is_long, value.dims or ())):
             value = replace(value, dims=tuple(map(context.bounded, value.dims or ())))
-        if value.contents is not None and (
-            value.contents.size > MAX_CONTENTS or _is_long(value.contents)
-        ):
-            return replace(value, contents=None)
-        return value
+        return value.without_contents() if are_long(value) else value
 
     def _completed(self, entry: ValueInfoProto, value: Value) -> Value:
         """A value with what the model states of its shape, if that is believed."""
@@ -552,13 +559,6 @@ def _node_count(graph: GraphProto) -> int:
     inner = (a for node in graph.node for a in node.attribute if a.HasField("g") or a.graphs)
     graphs = (g for a in inner for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
     return len(graph.node) + sum(map(_node_count, graphs))
-
-
-def _is_long(contents: np.ndarray) -> bool:
-    """Whether contents have a size that is not kept."""
-    if contents.dtype != object:
-        return False
-    return any(isinstance(d, Dim) and is_long(d) for d in contents.ravel())
 
 
 def _label(node: NodeProto, index: int) -> str:

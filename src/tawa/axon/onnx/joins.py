@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tawa.axon.onnx.contents import blocks_of, filled, integral, is_float, listed
 from tawa.axon.onnx.context import Context, IllFormed, dims_array, rule
+from tawa.axon.onnx.progressions import MAX_BLOCKS, Block, Progression, progression
 from tawa.axon.onnx.sequences import each_of, one_of
 from tawa.axon.onnx.values import Array, Dims, Value, tensor
-from tawa.axon.sizes.dims import ZERO, Dim, total
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, total
 
 
 @rule("Concat")
@@ -29,7 +31,37 @@ def concat(context: Context) -> Value | None:
         return None
     result = list(shared)
     result[axis] = total(sizes) if len(sizes) == len(along) else context.fresh()
-    return Value(tuple(result), _joined(context, axis))
+    contents = _joined(context, axis)
+    if contents is None and len(result) == 1:
+        element = context.value(0).element
+        return filled(context, tuple(result), _blocks(context), element)
+    return Value(tuple(result), contents)
+
+
+def _blocks(context: Context) -> Progression | None:
+    """What vectors contain, behind each other, if one of them is a progression."""
+    count = len(context.inputs)
+    if all(context.value(index).progression is None for index in range(count)):
+        return None
+    found: list[Block] = []
+    for index in range(count):
+        blocks = blocks_of(context, index) or _single_blocks(context, index)
+        if blocks is None:
+            return None
+        found.extend(blocks)
+    return progression(found)
+
+
+def _single_blocks(context: Context, index: int) -> Progression | None:
+    """A block for each of a few numbers."""
+    items = integral(context.value(index))
+    if items is None or items.size > MAX_BLOCKS:
+        return None
+    found: list[Block] = []
+    for item in items.ravel():
+        number = context.provided.number(context.solver.dim(Dim.of(item)))
+        found.append(Block(ONE, number.dim, (ZERO,), number.sizes))
+    return tuple(found)
 
 
 def _joined(context: Context, axis: int) -> Array | None:
@@ -41,6 +73,8 @@ def _joined(context: Context, axis: int) -> Array | None:
         return np.concatenate(numbers, axis=axis) if len(rest) == 1 else None
     if axis != 0 or any(value.rank != 1 for value in values):
         return None
+    if any(is_float(value) for value in values):
+        return _joined_floats(values)
     symbolic: list[Array] = []
     for value in values:
         array = value.symbolic()
@@ -52,6 +86,16 @@ def _joined(context: Context, axis: int) -> Array | None:
             array = dims_array(unknown)
         symbolic.append(array)
     return np.concatenate(symbolic, axis=axis)
+
+
+def _joined_floats(values: list[Value]) -> Array | None:
+    """Floats behind each other that have no fraction; an unknown one may have one."""
+    arrays = [integral(value) for value in values]
+    known = [array for array in arrays if array is not None]
+    if len(known) < len(arrays):
+        return None
+    items = [Dim.of(item) for array in known for item in array]
+    return listed(items, (len(items),), values[0].element)
 
 
 @rule("ConcatFromSequence")

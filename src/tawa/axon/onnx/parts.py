@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tawa.axon.onnx.contents import blocks_of, filled
 from tawa.axon.onnx.context import Context, IllFormed, rule
+from tawa.axon.onnx.progressions import sliced
 from tawa.axon.onnx.structure import bounds, part_of
 from tawa.axon.onnx.values import Array, Value, tensor
 from tawa.axon.sizes.choices import (
@@ -123,18 +125,47 @@ def slice_(context: Context) -> Value | None:
             raise IllFormed("it has not as many starts as ends, axes and steps")
     if steps is not None and 0 in steps:
         raise IllFormed("a step is 0")
-    result = list(dims)
+    result, begins = list(dims), list[Dim | None]()
     for index, raw in enumerate(axes):
         axis = context.axis(raw, len(dims))
         step = steps[index] if steps is not None else None
         if starts is None or stops is None or step is None:
             result[axis] = context.fresh()
         else:
-            result[axis] = _slice_size(context, dims[axis], starts[index], stops[index], step)
+            first, size_ = _slice_size(context, dims[axis], starts[index], stops[index], step)
+            begins.append(first)
+            result[axis] = size_
     contents = None
     if starts is not None and stops is not None and steps is not None:
         contents = _sliced(context, dims, axes, starts, stops, steps)
+        if contents is None and context.value(0).progression is not None:
+            places = [context.axis(raw, len(dims)) for raw in axes]
+            firsts = dict(zip(places, begins, strict=True))
+            by = dict(zip(places, steps, strict=True))
+            return _sliced_blocks(context, tuple(result), firsts, by)
     return Value(tuple(result), contents)
+
+
+def _sliced_blocks(
+    context: Context, dims: tuple[Dim, ...], starts: dict[int, Dim | None], steps: dict[int, int]
+) -> Value:
+    """What slices leave of a progression: of several blocks, only the last."""
+    blocks, element = blocks_of(context, 0) or (), context.value(0).element
+    begin = starts.get(0, ZERO)
+    while len(blocks) > 1 and begin is not None and steps.get(0, 1) > 0:
+        low, size = context.least(begin), blocks[0].size.constant
+        if low is None or size is None or low < size:
+            break
+        blocks, begin = blocks[1:], begin - size
+    if len(blocks) != 1 or begin is None:
+        return Value(dims)
+    starts = {**starts, 0: begin}
+    block = blocks[0]
+    for axis, start in starts.items():
+        if start is None:
+            return Value(dims)
+        block = sliced(block, axis, start, steps.get(axis, 1), dims[0])
+    return filled(context, dims, [block], element)
 
 
 def _counted(context: Context, bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
@@ -152,15 +183,18 @@ def _counted(context: Context, bound: Dim, size_: Dim, low: int, high: Dim) -> D
     return bound
 
 
-def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) -> Dim:
+def _slice_size(
+    context: Context, size_: Dim, start: Dim, stop: Dim, step: int
+) -> tuple[Dim | None, Dim]:
+    """Where a slice begins, unless it is empty, and how much it leaves of a size."""
     backward = step < 0
     if backward and stop.constant in OPEN_ENDS:
-        return context.fresh()
+        return None, context.fresh()
     high, low = (size_ - 1, -1) if backward else (size_, 0)
     first = _counted(context, start, size_, 0, high)
     last = _counted(context, stop, size_, low, high)
     if first is None or last is None:
-        return context.fresh()
+        return None, context.fresh()
     first, last = largest([first, ZERO]), largest([last, Dim.of(low)])
     if backward or (start.constant or -1) < 0 or size_.weight <= SHORT:
         first = smallest([first, high])
@@ -168,7 +202,7 @@ def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) 
     # sizes both bounds are put inside, so that the slices before and behind a place add up to all.
     last = smallest([last, high])
     distance = first - last if backward else last - first
-    return largest([ceil_quotient(distance, abs(step)), ZERO])
+    return first, largest([ceil_quotient(distance, abs(step)), ZERO])
 
 
 def _sliced(
@@ -183,8 +217,9 @@ def _sliced(
         start, stop = starts[index].constant, stops[index].constant
         if start is None or stop is None or (steps[index] < 0 and stop in OPEN_ENDS):
             return None
-        if steps[index] < 0 and stop < -contents.shape[axis]:
-            parts[axis] = slice(start, None, steps[index])
+        if steps[index] < 0:  # NumPy begins nowhere if that is before the start, ONNX at the start
+            size = contents.shape[axis]
+            parts[axis] = slice(max(start, -size), None if stop < -size else stop, steps[index])
         else:
             parts[axis] = slice(start, stop, steps[index])
     return contents[tuple(parts)]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
+from tawa.axon.onnx.contents import extreme, filled, listed
 from tawa.axon.onnx.context import Context, IllFormed, product, rule
+from tawa.axon.onnx.progressions import Block
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Value, object_array, tensor
 from tawa.axon.sizes.choices import is_not_one
-from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.dims import ONE, ZERO, Dim
 
 REDUCTIONS = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 ReduceProd ReduceSum ReduceSumSquare""".split()
@@ -32,7 +35,14 @@ def reduce(context: Context) -> Value | None:
         if context.flag("noop_with_empty_axes"):
             return tensor(dims)
         axes = list(range(len(dims)))
-    return Value(_reduced(context, dims, axes, keep), _reduced_contents(context, keep))
+    result = _reduced(context, dims, axes, keep)
+    contents = _reduced_contents(context, keep)
+    sign = {"ReduceMax": 1, "ReduceMin": -1}.get(context.node.op_type)
+    if sign is not None and len(set(axes)) == len(dims) and context.value(0).progression:
+        found = extreme(context, sign)
+        shape = tuple(1 for _ in result)
+        contents = None if found is None else listed([found], shape, context.value(0).element)
+    return Value(result, contents)
 
 
 def _reduced_somewhere(context: Context, rank: int, number: int | None, keep: bool) -> Value:
@@ -206,7 +216,9 @@ def non_zero(context: Context) -> Value:
         return tensor([rank, Dim.of(int(np.count_nonzero(value.numbers)))])
     if dims is None or value.fill is None:
         return tensor([rank, context.fresh()])
-    return tensor([rank, product(dims) if value.fill else Dim.of(0)])
+    if value.fill and len(dims) == 1:
+        return filled(context, (ONE, dims[0]), [Block(ONE, ZERO, (ZERO, ONE))], TensorProto.INT64)
+    return tensor([rank, product(dims) if value.fill else ZERO])
 
 
 @rule("Compress")

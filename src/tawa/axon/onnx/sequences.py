@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -257,4 +256,4 @@ def each_after(context: Context, value: Value, mark: int) -> Value | None:
     def lasting(dim: Dim) -> Dim:
         return dim if all(v.id < mark for v in dim.free) else Dim.of(own)
 
-    return replace(value, contents=None, fill=None).mapped(lasting)
+    return value.without_contents().mapped(lasting)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
 from tawa.axon.onnx.context import Room
-from tawa.axon.onnx.values import UNKNOWN, Dims, Value
+from tawa.axon.onnx.progressions import Progression
+from tawa.axon.onnx.provided import Number, Provided
+from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value
 from tawa.axon.sizes.conditional import determining, unless
 from tawa.axon.sizes.dims import Dim, Floor, within
 from tawa.axon.sizes.monomials import Atom
@@ -33,6 +36,7 @@ class ModelShapes:
     values: dict[str, Value]
     unsupported: set[str] = field(default_factory=set[str])
     rooms: list[Room] = field(default_factory=list[Room])
+    provided: Provided = field(default_factory=Provided)
     positive: ModelShapes | None = None
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
@@ -44,6 +48,10 @@ class ModelShapes:
         if more is None or len(sure) != len(more):
             return sure
         return tuple(self._either(a, b) for a, b in zip(sure, more, strict=True))
+
+    def contents(self, name: str) -> Contents | None:
+        """What a value contains, as far as that depends on sizes alone; None if it isn't known."""
+        return self._own.contents(name)
 
     @cached_property
     def _own(self) -> View:
@@ -77,6 +85,14 @@ class ModelShapes:
         return (printer or AxonPrinter()).shape(Shape(dims))
 
 
+class Contents(NamedTuple):
+    """What a value contains: numbers one by one, how they progress, or one that all are."""
+
+    numbers: Array | None
+    progression: Progression | None
+    fill: Any
+
+
 class View:
     """What a walk found out, in terms of a walk's symbols."""
 
@@ -99,6 +115,8 @@ class View:
             for atom in room.quotients():
                 self.rooms.setdefault(atom, {})[room.size + 1] = None
         self._shown: dict[Dim, Dim] = {}
+        self._unknown: dict[Variable, Dim] = {}
+        self._definitions = _standing(walk.provided.definitions, walk.solver)
 
     def _needed(self, dim: Dim) -> tuple[Dim, ...] | None:
         """What has to be at least 1 so that the windows fit that a size depends on; None if much.
@@ -117,6 +135,25 @@ class View:
                     return None
         return tuple(found)
 
+    def _defined(self, dim: Dim, inside: frozenset[Variable]) -> Dim:
+        """A size with the numbers put in that variables stand for, where their conditions hold."""
+        definitions = self._definitions
+        if definitions.keys().isdisjoint(dim.free):
+            return dim
+
+        def put(variable: Variable) -> Dim | None:
+            number = definitions.get(variable)
+            if number is None or variable in inside:
+                return None
+            deeper = inside | {variable}
+            known, *sizes = (
+                self._defined(self.solver.dim(part), deeper) for part in (number.dim, *number.sizes)
+            )
+            unknown = self._unknown.setdefault(variable, self.shown_by.fresh_count())
+            return unless(known, unknown, tuple(sizes))
+
+        return dim.substitute(put)
+
     def _renamed(self, dim: Dim) -> Dim:
         """A size in the other walk's symbols."""
         return dim if self.names.keys().isdisjoint(dim.free) else dim.substitute(self.names.get)
@@ -126,13 +163,30 @@ class View:
         dims = self.values.get(name, UNKNOWN).dims
         return None if dims is None else tuple(self._dim(dim) for dim in dims)
 
+    def contents(self, name: str) -> Contents | None:
+        """What a value contains, with the numbers put in that variables stand for."""
+        value = self.values.get(name, UNKNOWN).mapped(self._dim)
+        found = Contents(value.contents, value.progression, value.fill)
+        return None if all(part is None for part in found) else found
+
     def _dim(self, dim: Dim) -> Dim:
         """The size, if windows have room; it is unknown elsewhere."""
         found = self._shown.get(dim)
         if found is None:
-            known = self.solver.dim(dim)
+            known = self._defined(self.solver.dim(dim), frozenset())
             needed, unknown = self._needed(known), self.shown_by.fresh_count()
             sizes = tuple(self._renamed(size) for size in needed or ())
             found = unknown if needed is None else unless(self._renamed(known), unknown, sizes)
             self._shown[dim] = found
         return found
+
+
+def _standing(definitions: dict[Variable, Number], solver: AxonSolver) -> dict[Variable, Number]:
+    """The definitions of variables, and of those that the solver has put in their place."""
+    found = dict(definitions)
+    for variable, number in definitions.items():
+        place = solver.dim(Dim.of(variable))
+        other = place.counted_factor
+        if isinstance(other, Variable) and other not in solver.declared:
+            found.setdefault(other, number._replace(dim=number.dim - place.offset))
+    return found

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from onnx import TensorProto, helper
 
+from tawa.axon.onnx.contents import (
+    MAX_LISTED,
+    blocks_of,
+    filled,
+    integral,
+    listed,
+    listed_at,
+)
 from tawa.axon.onnx.context import Context, IllFormed, dims_array, product, rule
+from tawa.axon.onnx.progressions import Block, item_at, moved, stretched
+from tawa.axon.onnx.provided import Number, out_of
 from tawa.axon.onnx.values import (
     MAX_CONTENTS,
     MAX_SIZE,
@@ -135,8 +147,7 @@ def reshape(context: Context) -> Value | None:
     if dims is not None and context.has_elements(context.resolved(dims)):
         for dim in known:
             context.solver.note_floor(dim, 1)
-    value = context.value(0)
-    return Value(tuple(result), _reshaped(value.contents, known), fill=value.fill)
+    return _rearranged(context, tuple(result), known, None)
 
 
 def _reshaped_size(context: Context, wanted: Dim, dims: tuple[Dim, ...] | None, index: int) -> Dim:
@@ -162,6 +173,20 @@ def _same_size(context: Context, dims: tuple[Dim, ...], result: list[Dim]) -> No
             left.remove(dim)
             right.remove(dim)
     context.equal(product(left), product(right))
+
+
+def _rearranged(
+    context: Context, dims: tuple[Dim, ...], sizes: list[Dim], axes: Sequence[int | None] | None
+) -> Value:
+    """The same numbers in another shape, which has these axes of the input and new ones (None)."""
+    value = context.value(0)
+    contents = _reshaped(value.contents, sizes)
+    if contents is not None or value.progression is None or axes is None:
+        return Value(dims, contents, fill=value.fill)
+    blocks = blocks_of(context, 0) or ()
+    if len(blocks) > 1:
+        return Value(dims)
+    return filled(context, dims, [moved(block, axes, dims) for block in blocks], value.element)
 
 
 def _reshaped(contents: Array | None, dims: list[Dim]) -> Array | None:
@@ -202,9 +227,9 @@ def squeeze(context: Context) -> Value | None:
     gone = {context.axis(axis, len(dims)) for axis in axes}
     for axis in gone:
         context.equal(dims[axis], ONE)
-    result = [dim for index, dim in enumerate(dims) if index not in gone]
-    value = context.value(0)
-    return Value(tuple(result), _reshaped(value.contents, result), fill=value.fill)
+    kept = [index for index in range(len(dims)) if index not in gone]
+    result = [dims[index] for index in kept]
+    return _rearranged(context, tuple(result), result, kept)
 
 
 @rule("Unsqueeze")
@@ -215,10 +240,10 @@ def unsqueeze(context: Context) -> Value | None:
         return None
     rank = len(dims) + len(axes)
     new = set(context.axes(axes, rank))
-    rest = iter(dims)
-    result = [ONE if index in new else next(rest) for index in range(rank)]
-    value = context.value(0)
-    return Value(tuple(result), _reshaped(value.contents, result), fill=value.fill)
+    rest = iter(range(len(dims)))
+    axes = [None if index in new else next(rest) for index in range(rank)]
+    result = [ONE if axis is None else dims[axis] for axis in axes]
+    return _rearranged(context, tuple(result), result, axes)
 
 
 @rule("Transpose")
@@ -230,9 +255,10 @@ def transpose(context: Context) -> Value | None:
     order: list[int] = context.attribute("perm", [*range(len(dims))][::-1])
     if sorted(order) != [*range(len(dims))]:
         raise IllFormed(f"`perm` is no order of {len(dims)} axes")
-    contents = context.value(0).contents
-    moved = None if contents is None else contents.transpose(order)
-    return Value(tuple(dims[index] for index in order), moved)
+    contents, result = context.value(0).contents, tuple(dims[index] for index in order)
+    if contents is None:
+        return _rearranged(context, result, list(result), order)
+    return Value(result, contents.transpose(order))
 
 
 @rule("Gather")
@@ -247,11 +273,39 @@ def gather(context: Context) -> Value | None:
     result = [*data[:axis], *indices, *data[axis + 1 :]]
     contents, chosen = context.value(0).contents, context.value(1).numbers
     taken = None
+    if context.value(0).progression is not None and chosen is not None:
+        return _gathered(context, tuple(result), chosen, axis)
     if contents is not None and chosen is not None and _in_range(contents, chosen, axis):
         taken = np.asarray(np.take(contents, chosen.astype(np.int64), axis=axis))
         if contents.dtype == object and taken.dtype != object:
             taken = taken.astype(object)
     return Value(tuple(result), taken)
+
+
+def _gathered(context: Context, dims: tuple[Dim, ...], chosen: Array, axis: int) -> Value:
+    """What stands at known indices of a progression, one by one or at a single index."""
+    blocks, element = blocks_of(context, 0) or (), context.value(0).element
+    old = context.dims(0) or (ZERO,)
+    if chosen.size != 1 and (len(old) != 1 or chosen.size > MAX_LISTED):
+        return Value(dims)
+    if axis > 0:
+        index = Dim.of(int(chosen.ravel()[0]))
+        place = index if chosen.ravel()[0] >= 0 else index + old[axis]
+        taken = [replace(block.at(place, axis), size=old[0]) for block in blocks]
+    else:
+        taken = [item_at(blocks, int(index), context.least) for index in chosen.ravel()]
+    if chosen.size == 1:
+        new = (ZERO,) * chosen.ndim
+        spread = [
+            None if block is None
+            else replace(block, size=dims[0] if dims else ZERO,
+                         steps=(*block.steps[:axis], *new, *block.steps[axis:]))
+            for block in taken
+        ]  # fmt: skip
+        return filled(context, dims, spread, element)
+    items = [None if block is None else listed_at(context, block) for block in taken]
+    known = [item for item in items if item is not None]
+    return Value(dims, listed(known, chosen.shape, element) if len(known) == len(items) else None)
 
 
 def _in_range(contents: Array, chosen: Array, axis: int) -> bool:
@@ -292,7 +346,11 @@ def expand(context: Context) -> Value | None:
     value = context.value(0)
     one = value.numbers if value.contents is not None and value.contents.size == 1 else None
     fill = value.fill if one is None else one.ravel()[0].item()
-    return Value(result, _expanded(context, result), fill=fill)
+    contents = _expanded(context, result)
+    if contents is None and value.progression is not None and result is not None:
+        spread = [stretched(block, dims, result) for block in blocks_of(context, 0) or ()]
+        return filled(context, result, spread if len(spread) == 1 else None, value.element)
+    return Value(result, contents, fill=fill)
 
 
 def _expanded(context: Context, dims: tuple[Dim, ...] | None) -> Array | None:
@@ -363,13 +421,24 @@ def range_(context: Context) -> Value:
         if length > MAX_CONTENTS:
             return Value((Dim.of(length),))
         return known(np.arange(start, limit, step, dtype=numbers[0].dtype))
-    sizes = [context.sizes(index) for index in range(3)]
-    if any(found is None for found in sizes):
+    arrays = [integral(context.value(index)) for index in range(3)]
+    given = [context.solver.dim(array.ravel()[0]) for array in arrays if array is not None]
+    if len(given) < 3:
         return tensor([context.fresh()])
-    start, limit, step = (found[0] for found in sizes if found is not None)
-    if step.constant is None or step.constant == 0:
+    return _counted(context, *(context.provided.number(dim) for dim in given))
+
+
+def _counted(context: Context, start: Number, limit: Number, step: Number) -> Value:
+    """Numbers from a start to a limit that depend on sizes."""
+    by, element = step.dim.constant, context.value(0).element
+    if not by:
         return tensor([context.fresh()])
-    return tensor([largest([-((start - limit) // step.constant), ZERO])])
+    difference = limit.dim - start.dim
+    sizes = (*start.sizes, *limit.sizes, *step.sizes, *out_of(element, (difference,)))
+    length = largest([-(-difference // by), ZERO])
+    size = context.provided.dim(Number(length, sizes), context.solver, "count")
+    block = Block(size, start.dim, (step.dim,), sizes)
+    return filled(context, (size,), [block], element)
 
 
 WRAPPING = 11

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
+from tawa.axon.onnx.progressions import Progression
+from tawa.axon.onnx.provided import EXACT_UP_TO
 from tawa.axon.sizes.dims import Dim
 
 Array = NDArray[Any]
@@ -30,7 +32,8 @@ class Value:
     `dims` is None when the number of dimensions isn't known. `contents` are numbers, or `Dim`
     objects for integers that depend on sizes. A sequence has `items` if its length is known, and
     else `item`, what is known of each. `element` is ONNX's number of the element type. `fill` is
-    the number that all elements are, if that is known of a tensor whose contents are not.
+    the number that all elements are, if that is known of a tensor whose contents are not;
+    `progression` says how the numbers grow in a tensor of any length.
     """
 
     dims: Dims | None
@@ -40,6 +43,7 @@ class Value:
     item: Value | None = None
     is_sequence: bool = False
     fill: Any = None
+    progression: Progression | None = None
 
     @property
     def rank(self) -> int | None:
@@ -56,12 +60,13 @@ class Value:
         found = [d.constant if isinstance(d, Dim) else d for d in self.contents.ravel()]
         if any(number is None for number in found):
             return None
-        return np.array(found).reshape(self.contents.shape)
+        numbers = np.array(found).reshape(self.contents.shape)
+        return numbers.astype(np.float64) if self.element in EXACT_UP_TO else numbers
 
     @property
     def sizes(self) -> list[Dim] | None:
-        """The contents as dimensions, in one list."""
-        if self.contents is None:
+        """The contents of a tensor of integers as dimensions, in one list."""
+        if self.contents is None or self.element in EXACT_UP_TO:
             return None
         if self.contents.dtype == object:
             return [Dim.of(d) for d in self.contents.ravel()]
@@ -74,8 +79,13 @@ class Value:
         if element == self.element:
             return self
         return Value(
-            self.dims, self.contents, element, self.items, self.item, self.is_sequence, self.fill
-        )
+            self.dims, self.contents, element, self.items, self.item, self.is_sequence, self.fill,
+            self.progression,
+        )  # fmt: skip
+
+    def without_contents(self) -> Value:
+        """The value without what is known of its elements."""
+        return replace(self, contents=None, fill=None, progression=None)
 
     def mapped(self, change: Callable[[Dim], Dim]) -> Value:
         """The value with all sizes changed, those that it contains too."""
@@ -89,7 +99,9 @@ class Value:
             contents=contents,
             items=None if self.items is None else tuple(i.mapped(change) for i in self.items),
             item=None if self.item is None else self.item.mapped(change),
-        )
+            progression=None if self.progression is None
+            else tuple(block.mapped(change) for block in self.progression),
+        )  # fmt: skip
 
     def symbolic(self) -> Array | None:
         """The contents as an array of dimensions."""

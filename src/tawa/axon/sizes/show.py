@@ -167,7 +167,8 @@ class AxonPrinter(TypePrinter):
             case Scaled(dim, scale):
                 return f"floor({scale:.7g}*{self._side(dim)})"
             case Unless(dim, _, _):
-                return f"({self.dim(dim)})"
+                inner = dim.sole_factor
+                return self.factor(inner) if isinstance(inner, Unless) else f"({self.dim(dim)})"
             case Size(variable):
                 return f"size(..{self.name(variable)})"
             case Rank(variable):
