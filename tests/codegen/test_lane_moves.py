@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulation import Arrays, check, values
+from simulation import Arrays, check, stored, values
 
 import tawa
 import tawa.language as tl
@@ -125,3 +125,29 @@ def test_picks_are_zero_outside(axis: int, element: str, index: str) -> None:
                      levels=("tile", "hopper", "ptx"))  # fmt: skip
     assert not np.signbit(values(o)).any() or (expected < 0).any()
     assert "shuffle_from" in compiled.stages["cu"]
+
+
+@tawa.jit
+def turned_addresses(x, y, R: tl.constexpr, C: tl.constexpr):
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    at = r[:, None] * C + c[None, :]
+    tl.store(tl.flip(y + at, 1), tl.load(tl.flip(x + at, 1)))
+
+
+@tawa.jit
+def addresses_from_an_update(count, x, y, R: tl.constexpr, C: tl.constexpr):
+    r, c = tl.arange(0, R), tl.arange(0, C)
+    row = tl.atomic_add(count + r[:, None], r[:, None], sem="relaxed")
+    tl.store(y + row.to(tl.uint32) * C + c[None, :], 5.0)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (16, 4), (2, 32)])
+def test_addresses_change_lanes(shape: tuple[int, int]) -> None:
+    arrays = Arrays()
+    x, y = arrays.random("f16", *shape), arrays.output("f16", *shape)
+    levels = ["tile", "hopper", "ptx"]
+    named = {"R": shape[0], "C": shape[1]}
+    check(turned_addresses, (1,), (x, y), {1: values(x)}, 1e-6, levels, **named)
+    count = stored(np.arange(shape[0]), "i32")
+    given = count, x, arrays.output("f32", *shape)
+    check(addresses_from_an_update, (1,), given, {2: np.full(shape, 5.0)}, 1e-6, levels, **named)

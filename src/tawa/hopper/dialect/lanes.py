@@ -41,6 +41,9 @@ template <class T> __device__ __forceinline__ T shuffle_from(T value, int source
     return both.small;
   }
 }
+template <class T> __device__ __forceinline__ T* shuffle_from(T* value, int source) {
+  return (T*)__shfl_sync(0xffffffffu, (u64)value, source);
+}
 """
 
 

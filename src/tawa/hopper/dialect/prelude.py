@@ -433,6 +433,9 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
     return both.small;
   }
 }
+template <class T> __device__ __forceinline__ T* shuffle_xor(T* value, int mask) {
+  return (T*)__shfl_xor_sync(0xffffffffu, (u64)value, mask);
+}
 """,
     "round_word": """\
 template <class T> __device__ u32 round_word(f32 a, f32 b);
