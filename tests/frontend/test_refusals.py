@@ -44,6 +44,7 @@ REFUSED: dict[str, dict[str, str]] = {
         "tl.cumsum(x, 1)": "invalid axis 1",
         "tl.expand_dims(x, 2)": "invalid axis 2",
         "tl.expand_dims(x, -3)": "invalid axis -3",
+        "tl.expand_dims(x, (0, -3))": "received duplicate axes, normalized axes = [0, 0]",
         "tl.permute(t, (0,))": "[0] is not an order of 2 dimensions",
         "tl.inline_asm_elementwise('', '=r,r', [i], tl.int32, True, 3)": "the constraints of `tl.inline_asm_elementwise` do not fit its types",
         "tl.inline_asm_elementwise('', '=r,r,r', [i], tl.int32, True, 1)": "the constraints of `tl.inline_asm_elementwise` do not fit its types",

@@ -199,7 +199,16 @@ def expand_dims(f: FunctionCompiler, input: Value, axis: Value) -> Tensor:
     value = tensor_argument(f, input, "tl.expand_dims")
     axes = items_of(axis)
     rank = len(value.shape) + len(axes)
-    for one in sorted(axis_argument(f, item, rank) for item in axes):
+    found = sorted(axis_argument(f, item, rank) for item in axes)
+    if len(set(found)) < len(found):
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`tl.expand_dims` received duplicate axes, normalized axes = {found}",
+            expected="axes that differ",
+            found=str(list(axes)),
+        )
+    for one in found:
         value = conversion.expand_dims(f.b, value, one)
     return value
 
