@@ -333,3 +333,35 @@ def test_tiles_that_come_again_are_in_order(far: int, offset: int) -> None:
     compiled = strided_tiles.compile(x, 3, far, 256, offset)
     run(compiled.module("hopper"), (1,), [x, 3, far])
     np.testing.assert_array_equal(x, expected)
+
+
+@tawa.jit
+def stored_in_a_loop_and_after_it(
+    a_desc, b_desc, c_desc, n, M: tl.constexpr, N: tl.constexpr, BEFORE: tl.constexpr
+):
+    b = b_desc.load([0, 0])
+    acc = tl.zeros((M, N), tl.float32)
+    if BEFORE:
+        c_desc.store([0, 0], acc.to(tl.float16))
+    for i in range(n):
+        acc = tl.dot(a_desc.load([i * M, 0]), b, acc)
+        c_desc.store([i * M, 0], acc.to(tl.float16))
+    if not BEFORE:
+        c_desc.store([n * M, 0], (acc * 2).to(tl.float16))
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("options", [{}, {"staging": 1}, {"staging": 3, "num_warps": 8}], ids=str)
+def test_buffers_that_stores_share_in_chunks_and_whole(options: Any, before: bool) -> None:
+    random, m, n = np.random.default_rng(0), 64 * options.get("num_warps", 4) // 4, 128
+    a = random.integers(-2, 3, (3 * m, 32)).astype(np.float16)
+    b, c = random.integers(-2, 3, (32, n)).astype(np.float16), np.zeros((4 * m, n), np.float16)
+    described = tile(a, [m, 32]), tile(b, [32, n]), tile(c, [m, n])
+    constants = {"M": m, "N": n, "BEFORE": before}
+    compiled = stored_in_a_loop_and_after_it.compile(*described, 3, **constants, **options)
+    named = dict(zip(("a_desc", "b_desc", "c_desc"), described, strict=True)) | {"n": 3}
+    arguments = [named[name] for name in compiled.spec.arguments]
+    assert check(compiled.module("hopper"), (1,), arguments).proved
+    expected = np.cumsum([a[i * m : i * m + m] @ b for i in range(3)], axis=0)
+    np.testing.assert_array_equal(c[: 3 * m], expected.reshape(3 * m, n))
+    np.testing.assert_array_equal(c[3 * m :], 0 if before else 2 * expected[-1])

@@ -166,6 +166,11 @@ class KernelLowering:
             self._records[key]["stored"] = True
         return self._maps[key]
 
+    @property
+    def stores(self) -> list[DescStore]:
+        """Every store through a descriptor."""
+        return [op for op in every(self.source) if isinstance(op, DescStore)]
+
     def staging_ring(
         self, tile: TileType, slots: int, *, by_group: bool = False
     ) -> tuple[SSAValue, bool]:
@@ -174,10 +179,9 @@ class KernelLowering:
         Warp groups that stage 64 rows of as many bytes each do it in the same buffers, whatever the
         elements are: each has its own part, and waits for its own stores.
 
-        The flag says whether every store goes through them in the same chunks, so that which of
-        them are still being read is known from a store's place alone.
+        The flag says whether every store goes through them in the same chunks.
         """
-        stored = {op.value.type for op in every(self.source) if isinstance(op, DescStore)}
+        stored = {op.value.type for op in self.stores}
         if tile not in self._staging:
             others = (op for op in self._own_parts if by_group and _alike(op, tile, slots))
             other = next(others, None)

@@ -156,7 +156,10 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
             g.do(TmaStore(map_, where, own, g.kernel.options.stream_stores, op.reduce))
         g.do(BulkCommit())
 
-    every = len(pieces) if slots == len(pieces) and _between_products(op) else 1
+    together = slots == len(pieces) and _between_products(op)
+    every = len(pieces) if together else 1
+    # Which chunks are still being read is known from a store's place if all are handed over alike.
+    alike = alike and len(set(map(_between_products, g.kernel.stores))) == 1
     for first in range(0, len(pieces), every):
         pending = _pending(first // every, slots // every, len(pieces) // every, alike)
         g.one_thread("group", lambda pending=pending: g.do(BulkWaitRead(pending)))
