@@ -24,6 +24,7 @@ from tests.axon.test_onnx_sound import (
     shapes_of,
     value,
 )
+from tests.axon.test_onnx_sound import onnx_random as runtimes
 from tests.work import calls_made
 
 from tawa.axon.onnx import context
@@ -134,13 +135,26 @@ def test_many_parts_of_a_size_take_their_number(nodes: list[onnx.NodeProto]):
         ("Add", ["w{}"], {}, 5_500),
         ("Slice", ["one", "far"], {}, 5_000),
         ("Slice", ["one", "last", "two"], {}, 5_500),
+        ("Slice", ["last", "zero", "two", "last"], {}, 5_500),
+        ("Slice", ["last", "zero", "two", "fourth"], {}, 5_500),
         ("Conv", ["w"], {"auto_pad": "VALID"}, 3_400),
         ("MaxPool", [], {"kernel_shape": [3, 3], "strides": [2, 2]}, 5_500),
         ("Reshape", ["to"], {}, 5_000),
         ("Split", [], {"axis": 2, "num_outputs": 2}, 5_000),
         ("Resize", ["", "scales"], {}, 2_600),
     ],
-    ids=["additions", "slices", "ends", "convolutions", "poolings", "reshapes", "parts", "scales"],
+    ids=[
+        "additions",
+        "slices",
+        "ends",
+        "backward",
+        "backward by 4",
+        "convolutions",
+        "poolings",
+        "reshapes",
+        "parts",
+        "scales",
+    ],
 )
 def test_operators_take_little_work_late_in_a_chain(
     op: str, others: list[str], attributes: dict[str, Any], most: int
@@ -156,8 +170,8 @@ def test_operators_take_little_work_late_in_a_chain(
     inputs += [value(f"w{i}", [f"A{i}", f"B{i}"]) for i in range(count)]
     known = (
         constant("one", [1]), constant("two", [2]), constant("far", [10**6]),
-        constant("last", [-1]), constant("to", [0, 0, -1, 4]),
-        constant("scales", [1, 1, 0.7, 2], np.float32),
+        constant("last", [-1]), constant("to", [0, 0, -1, 4]), constant("zero", [0]),
+        constant("fourth", [-4]), constant("scales", [1, 1, 0.7, 2], np.float32),
     )  # fmt: skip
     walk = ModelInference(model_of(nodes, inputs, known), strict=True)
     gc.collect()  # what other tests left would be counted
@@ -217,6 +231,24 @@ def test_slices_of_slices_are_as_long_as_numpys(seed: int):
         for i, (start, stop, step) in enumerate(cuts):
             left = left[start:stop:step]
             assert at(shapes, f"y{i}", N=size) == left.shape
+
+
+@pytest.mark.parametrize("step", [-1, -2, -5])
+def test_slices_backward_are_as_long_as_onnxruntimes(step: int):
+    """Which start at the first number if they would start before it; NumPy's are empty then."""
+    numbers = [-(2**63), -9, -2, -1, 0, 1, 3, 9]
+    pairs = [(start, stop) for start in numbers for stop in numbers]
+    nodes = [node("Slice", ["x", f"{a}", f"{b}", "0", "step"], [f"{a}:{b}"]) for a, b in pairs]
+    known = [constant(f"{n}", [n]) for n in numbers]
+    model = model_of(nodes, [value("x", ["N"])], (*known, constant("step", [step])))
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.ValueInfoProto(name=of.output[0]) for of in nodes)
+    shapes, executed = shapes_of(model), runtimes.Runtimes(model)
+    for size in (1, 2, 3, 4, 8):
+        real = executed.run({"x": np.zeros(size, np.float32)})[0]
+        for name, shape in real.items():
+            assert at(shapes, name, N=size) == shape
+    assert all(at(shapes, of.output[0], N=0) == (0,) for of in nodes)
 
 
 def test_what_takes_too_long_is_given_up_at_its_place():

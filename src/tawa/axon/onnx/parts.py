@@ -187,22 +187,43 @@ def _slice_size(
     context: Context, size_: Dim, start: Dim, stop: Dim, step: int
 ) -> tuple[Dim | None, Dim]:
     """Where a slice begins, unless it is empty, and how much it leaves of a size."""
-    backward = step < 0
-    if backward and stop.constant in OPEN_ENDS:
-        return None, context.fresh()
-    high, low = (size_ - 1, -1) if backward else (size_, 0)
-    first = _counted(context, start, size_, 0, high)
-    last = _counted(context, stop, size_, low, high)
+    if step < 0:
+        return _backward(context, size_, start, stop, -step)
+    first = _counted(context, start, size_, 0, size_)
+    last = _counted(context, stop, size_, 0, size_)
     if first is None or last is None:
         return None, context.fresh()
-    first, last = largest([first, ZERO]), largest([last, Dim.of(low)])
-    if backward or (start.constant or -1) < 0 or size_.weight <= SHORT:
-        first = smallest([first, high])
+    first, last = largest([first, ZERO]), largest([last, ZERO])
+    if (start.constant or -1) < 0 or size_.weight <= SHORT:
+        first = smallest([first, size_])
     # Else a start behind the end makes the distance negative: the slice is empty anyway. Of short
     # sizes both bounds are put inside, so that the slices before and behind a place add up to all.
-    last = smallest([last, high])
-    distance = first - last if backward else last - first
-    return first, largest([ceil_quotient(distance, abs(step)), ZERO])
+    last = smallest([last, size_])
+    return first, largest([ceil_quotient(last - first, step), ZERO])
+
+
+def _backward(
+    context: Context, size_: Dim, start: Dim, stop: Dim, step: int
+) -> tuple[Dim | None, Dim]:
+    """The same of a slice with a negative step. A stop behind the end leaves nothing anyway."""
+    if stop.constant in OPEN_ENDS:
+        return None, context.fresh()
+    first = _counted(context, start, size_, 0, size_ - 1)
+    last = _counted(context, stop, size_, -1, size_ - 1)
+    if first is None or last is None:
+        return None, context.fresh()
+    last = largest([last, Dim.of(-1)])
+    if start.constant == -1:
+        return first, largest([ceil_quotient(first - last, step), ZERO])
+    first = largest([first, ZERO])
+    if start.constant is None or start.constant >= 0:
+        first = smallest([first, size_ - 1])
+        return first, largest([ceil_quotient(first - last, step), ZERO])
+    left = largest([ceil_quotient(first - last, step), ZERO])
+    if context.not_below(last, 0) or context.not_below(size_, 1):
+        return first, left
+    # There is nothing at the start of what is empty.
+    return first, smallest([left, size_]) if size_.weight <= SHORT else context.fresh()
 
 
 def _sliced(
