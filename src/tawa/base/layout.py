@@ -255,7 +255,7 @@ class Layout:
 
     def vector(self, dim: int) -> int:
         """Consecutive registers that hold consecutive elements along `dim`."""
-        first = self.reg[0] if self.reg else None
+        first = next(iter(_merged(self.reg)), None)
         return first.extent if first and first.dim == dim and first.stride == 1 else 1
 
 
