@@ -100,13 +100,18 @@ def compare_and_swap(x: Any, distance: constexpr, stage: constexpr, down: conste
     """One step of the network on (rows, n) keys: elements `distance` apart are ordered.
 
     Keys are whole numbers, of which one of a pair is the larger or both are the same: every key is
-    kept exactly once.
+    kept exactly once. One instruction finds the larger of two of 32 bits, none of 64.
     """
+    wide: constexpr = x.dtype.primitive_bitwidth > 32
     at = core.arange(0, x.shape[1])[None, :]
     partner = core.gather(x, core.broadcast_to(at ^ distance, x.shape), 1)
     # The second of a pair is to be the larger in a rising run, the first in a falling one.
     larger = core.broadcast_to(((at & distance) != 0) ^ (((at >> stage) & 1) != down), x.shape)
-    return core.where(larger, core.maximum(x, partner), core.minimum(x, partner))
+    if wide:
+        y = core.where((partner > x) == larger, partner, x)
+    else:
+        y = core.where(larger, core.maximum(x, partner), core.minimum(x, partner))
+    return y
 
 
 @composite
