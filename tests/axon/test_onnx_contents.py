@@ -320,3 +320,35 @@ def test_random_graphs_contain_what_is_said():
     tally = onnx_contents.tally_of_graphs(range(100, 180))
     assert not tally.examples
     assert tally.counts["contents known"] > tally.counts["contents unknown"]
+
+
+def test_a_slice_is_known_where_its_bounds_are_not_below_0():
+    """As of a table of positions, of which a model takes those around the middle."""
+    made = model(
+        node("Sub", ["nine", "shape"], ["from"]), node("Add", ["nine", "shape"], ["to"]),
+        node("Slice", ["table", "from", "to", "first"], ["y"]),
+        node("Concat", ["y", "y"], ["z"], axis=0),
+    )  # fmt: skip
+    made.graph.initializer.append(constant("nine", [9], np.int64))
+    made.graph.input.append(value("table", [20]))
+    shapes = shapes_of(made)
+    for size in (1, 2, 5, 9):
+        assert at(shapes, "y", N=size) == (2 * size,)
+        assert at(shapes, "z", N=size) == (4 * size,)
+    assert at(shapes, "y", N=10) == (None,)  # the slice begins at -1, which is the last place
+
+
+def test_what_a_multiple_is_demanded_to_be_holds_of_the_size():
+    """`(8, -1)` as a shape for what has `8` rows: as many columns as before, since there is one."""
+    made = model_of(
+        [
+            node("Add", ["a", "b"], ["sum"]), node("Shape", ["sum"], ["shape"]),
+            node("Gather", ["shape", "rows"], ["n"]),
+            node("Concat", ["n", "rest"], ["to"], axis=0), node("Reshape", ["sum", "to"], ["y"]),
+        ],
+        [value("a", ["N", "T", 6]), value("b", ["M", 1, 6])],
+        (constant("rows", [0]), constant("rest", [-1, 2, 3])),
+    )  # fmt: skip
+    shapes = shapes_of(made)
+    assert shapes.text("y").endswith(", T, 2, 3]")
+    assert at(shapes, "y", N=4, M=1, T=5) == (4, 5, 2, 3)

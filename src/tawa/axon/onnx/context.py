@@ -13,7 +13,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 from tawa.axon.onnx.provided import Provided
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
-from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.dims import ONE, Dim, primitive
 from tawa.axon.sizes.monomials import Atom
 from tawa.axon.sizes.products import times
 from tawa.axon.sizes.solver import AxonSolver
@@ -205,12 +205,12 @@ class Context:
         low = self.solver.least(dim)
         if dim.constant is not None:
             return low
-        floor = self.solver.floors.get(dim.symbols)
-        return (
-            low
-            if floor is None
-            else max(floor + dim.offset, floor + dim.offset if low is None else low)
-        )
+        symbols, shared = primitive(dim) if self.solver.floors else (dim, 1)
+        floor = self.solver.floors.get(symbols)
+        if floor is None:
+            return low
+        demanded = floor * shared + dim.offset
+        return demanded if low is None else max(demanded, low)
 
     def not_below(self, dim: Dim, bound: int) -> bool:
         """Whether a size is provably not below a number, by all that is known of its symbols.
@@ -218,7 +218,8 @@ class Context:
         To look for an example that is takes less than to look for a proof in vain.
         """
         solver = self.solver
-        if solver.bounds.keys().isdisjoint(dim.free.keys()) and dim.symbols not in solver.floors:
+        is_demanded = bool(solver.floors) and primitive(dim)[0] in solver.floors
+        if solver.bounds.keys().isdisjoint(dim.free.keys()) and not is_demanded:
             samples = dim.samples
             if samples is not None and min(samples) < bound:
                 return False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from tawa.axon.onnx.contents import blocks_of, filled
 from tawa.axon.onnx.context import Context, IllFormed, rule
 from tawa.axon.onnx.progressions import sliced
+from tawa.axon.onnx.provided import Number
 from tawa.axon.onnx.structure import bounds, part_of
 from tawa.axon.onnx.values import Array, Value, tensor
 from tawa.axon.sizes.choices import (
@@ -168,62 +171,73 @@ def _sliced_blocks(
     return filled(context, dims, [block], element)
 
 
-def _counted(context: Context, bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
-    """A bound of a slice counted from the front: `low` and `high` for one far outside."""
-    number = bound.constant
-    if number is not None and number < 0:
-        bound = bound + size_ if number > -(2**31) + 1 else Dim.of(low)
-    elif number is not None and number >= 2**31 - 1:
-        return high
-    elif number is None and ((bottom := context.least(bound)) is None or bottom < 0):
-        below = context.least(-bound)
-        if below is None or below <= 0:
-            return None
-        bound = bound + size_
-    return bound
+@dataclass
+class Bounds:
+    """The bounds of slices, counted from the front, and what that takes for granted."""
+
+    context: Context
+    size: Dim
+    assumed: list[Dim] = field(default_factory=list[Dim])
+    """What has to be at least 1: bounds and 1, of which it isn't known that they aren't below 0."""
+
+    def counted(self, bound: Dim, low: int, high: Dim) -> Dim:
+        """A bound counted from the front: `low` and `high` for one far outside."""
+        number, context = bound.constant, self.context
+        if number is not None and number < 0:
+            return bound + self.size if number > -(2**31) + 1 else Dim.of(low)
+        if number is not None:
+            return high if number >= 2**31 - 1 else bound
+        if (bottom := context.least(bound)) is None or bottom < 0:
+            below = context.least(-bound)
+            if below is not None and below > 0:
+                return bound + self.size
+            self.assumed.append(bound + 1)
+        return bound
+
+    def left(self, first: Dim, size: Dim) -> tuple[Dim | None, Dim]:
+        """Where a slice begins and what it leaves, if that is known."""
+        if not self.assumed:
+            return first, size
+        number = self.context.provided.number(size)
+        sizes = (*number.sizes, *self.assumed)
+        dim = self.context.provided.dim(Number(number.dim, sizes), self.context.solver, "count")
+        return None, dim
 
 
 def _slice_size(
     context: Context, size_: Dim, start: Dim, stop: Dim, step: int
 ) -> tuple[Dim | None, Dim]:
     """Where a slice begins, unless it is empty, and how much it leaves of a size."""
+    bounds_ = Bounds(context, size_)
     if step < 0:
-        return _backward(context, size_, start, stop, -step)
-    first = _counted(context, start, size_, 0, size_)
-    last = _counted(context, stop, size_, 0, size_)
-    if first is None or last is None:
-        return None, context.fresh()
-    first, last = largest([first, ZERO]), largest([last, ZERO])
+        return _backward(bounds_, start, stop, -step)
+    first = largest([bounds_.counted(start, 0, size_), ZERO])
+    last = largest([bounds_.counted(stop, 0, size_), ZERO])
     if (start.constant or -1) < 0 or size_.weight <= SHORT:
         first = smallest([first, size_])
     # Else a start behind the end makes the distance negative: the slice is empty anyway. Of short
     # sizes both bounds are put inside, so that the slices before and behind a place add up to all.
     last = smallest([last, size_])
-    return first, largest([ceil_quotient(last - first, step), ZERO])
+    return bounds_.left(first, largest([ceil_quotient(last - first, step), ZERO]))
 
 
-def _backward(
-    context: Context, size_: Dim, start: Dim, stop: Dim, step: int
-) -> tuple[Dim | None, Dim]:
+def _backward(of: Bounds, start: Dim, stop: Dim, step: int) -> tuple[Dim | None, Dim]:
     """The same of a slice with a negative step. A stop behind the end leaves nothing anyway."""
+    context, size_ = of.context, of.size
     if stop.constant in OPEN_ENDS:
         return None, context.fresh()
-    first = _counted(context, start, size_, 0, size_ - 1)
-    last = _counted(context, stop, size_, -1, size_ - 1)
-    if first is None or last is None:
-        return None, context.fresh()
-    last = largest([last, Dim.of(-1)])
-    if start.constant == -1:
-        return first, largest([ceil_quotient(first - last, step), ZERO])
-    first = largest([first, ZERO])
+    first = of.counted(start, 0, size_ - 1)
+    last = largest([of.counted(stop, -1, size_ - 1), Dim.of(-1)])
+    if start.constant != -1:
+        first = largest([first, ZERO])
     if start.constant is None or start.constant >= 0:
         first = smallest([first, size_ - 1])
-        return first, largest([ceil_quotient(first - last, step), ZERO])
     left = largest([ceil_quotient(first - last, step), ZERO])
-    if context.not_below(last, 0) or context.not_below(size_, 1):
-        return first, left
+    is_inside = start.constant is None or start.constant >= -1
+    if is_inside or context.not_below(last, 0) or context.not_below(size_, 1):
+        return of.left(first, left)
     # There is nothing at the start of what is empty.
-    return first, smallest([left, size_]) if size_.weight <= SHORT else context.fresh()
+    return of.left(first, smallest([left, size_]) if size_.weight <= SHORT else context.fresh())
 
 
 def _sliced(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from tawa.axon.sizes.constraints import AtLeast, Equal
-from tawa.axon.sizes.dims import Dim, Floor, kind_least
+from tawa.axon.sizes.dims import Dim, Floor, kind_least, primitive
 from tawa.axon.sizes.products import factored
 from tawa.axon.sizes.shapes import Shape, as_shape
 from tawa.functional.solver import Clash, Solver, Violation
@@ -38,7 +38,7 @@ class SolverState(Solver):
         self.bounds: dict[Variable, tuple[int | None, int | None]] = {}
         self.facts: dict[Variable, Dim] = {}
         self.floors: dict[Dim, int] = {}
-        """What sums of several symbols, without a number, have been demanded not to be below."""
+        """What sums without a number or a common factor have been demanded not to be below."""
         self._rests: dict[Variable, Variable] = {}
         """How far variables are from a bound."""
 
@@ -123,9 +123,9 @@ class SolverState(Solver):
 
     def note_floor(self, dim: Dim, bound: int) -> None:
         """Keep that a dimension is at least `bound`, where bounds of its variables don't say so."""
-        symbols = dim.symbols
+        symbols, shared = primitive(dim)
         if symbols.terms and symbols.sole_variable is None:
-            bound -= dim.offset
+            bound = -((dim.offset - bound) // shared)
             self.floors[symbols] = max(bound, self.floors.get(symbols, bound))
 
     def _decided(self, dim: Dim) -> Dim:
