@@ -22,8 +22,8 @@ DEPTH = Work((("argument", 0), ("constant", 64), ("divsi", 0, 1)))
 CAUSAL = Work((("program", 0), ("constant", 1), ("addi", 0, 1)))
 
 
-def of(*counts: Work, body: Cost = PRODUCT, feeds: bool = False, makes: bool = False) -> Loop:
-    return Loop(body, counts, feeds, makes)
+def of(*counts: Work, body: Cost = PRODUCT, feeds: bool = False, **more: bool) -> Loop:
+    return Loop(body, counts, feeds, **more)
 
 
 GEMM = Profile(
@@ -39,6 +39,7 @@ KERNELS = {
     "product that threads copy for": replace(GEMM, copies=True),
     "product across K": replace(GEMM, loops=(of(DEPTH, body=replace(PRODUCT, turned=4096)),)),
     "operands that threads make": WORDS,
+    "operands that threads gather": replace(WORDS, loops=(of(DEPTH, gathers=True),)),
     "one group that copies": ONE,
     "one group that copies little": replace(ONE, ring_bytes=2048, kept_bytes=40960),
     "one group of warps": replace(ONE, by_warps=True, accumulators=2048, ring_bytes=6144),

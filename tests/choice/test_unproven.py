@@ -10,12 +10,14 @@ import pytest
 from tawa.driver.choice.choose import unproven
 
 
-def loop(*, makes: bool = False, turned: int = 0, feeds: bool = False) -> Any:
+def loop(*, turned: int = 0, **holds: bool) -> Any:
     """What is asked of a loop."""
-    return SimpleNamespace(makes=makes, feeds=feeds, body=SimpleNamespace(turned=turned))
+    named = {name: holds.get(name, False) for name in ("makes", "feeds", "gathers")}
+    return SimpleNamespace(**named, body=SimpleNamespace(turned=turned))
 
 
 PLAIN, MAKES, TURNED, FEEDS = loop(), loop(makes=True), loop(turned=64), loop(feeds=True)
+GATHERS = loop(gathers=True)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,8 @@ PLAIN, MAKES, TURNED, FEEDS = loop(), loop(makes=True), loop(turned=64), loop(fe
         ([MAKES], {"consumers": 1, "persistent": True}, True),
         ([FEEDS], {"consumers": 1, "ctas_per_sm": 2}, True),
         ([PLAIN], {"ctas_per_sm": 2}, True), ([MAKES], {"ctas_per_sm": 2}, True),
+        ([GATHERS], {"consumers": 1}, False), ([GATHERS], {"ctas_per_sm": 2}, False),
+        ([GATHERS], {"consumers": 1, "persistent": True}, True),
         ([FEEDS], {"ctas_per_sm": 2}, False), ([FEEDS], {"ctas_per_sm": 2, "num_stages": 2}, False),
     ],
 )  # fmt: skip

@@ -56,7 +56,7 @@ def unproven(profile: Profile, prediction: Prediction) -> bool:
     group with two where nothing but ends would gain, or beside another option.
     """
     options = dict(prediction.candidate.options)
-    waited_for = any(loop.feeds for loop in profile.loops)
+    waited_for = any(loop.feeds or loop.gathers for loop in profile.loops)
     if options.get("consumers") == 1:
         waits = any(loop.makes or loop.body.turned for loop in profile.loops) or waited_for
         return not waits or len(options) > 1

@@ -101,6 +101,9 @@ def _iteration(profile: Profile, loop: Loop, resident: int, crowded: bool, chip:
     """Cycles of an iteration, with so many CTAs on the multiprocessor, for each of them."""
     body, terms = loop.body, chip.choice
     moved = max(body.loaded / chip.ingest_bytes, _turning(body, resident, chip))
+    if loop.gathers and not loop.feeds:
+        # They wait for what they load an iteration ahead, and for each other; another CTA goes on.
+        return max(body.tensor + body.ordinary + chip.copy_latency / resident, moved)
     if loop.makes and not loop.feeds:
         # Threads make an operand, meet, and multiply; another CTA's do the other meanwhile.
         code, power = max(body.special, body.ordinary), terms.together

@@ -40,6 +40,8 @@ class Loop:
     """Whether ordinary code of an iteration waits for its products."""
     makes: bool = False
     """Whether ordinary code makes an operand of its products."""
+    gathers: bool = False
+    """Whether the computing threads load an operand themselves, an element at an address."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Profile:
                 tuple(map(_work, loop["counts"])),
                 loop["feeds"],
                 loop["makes"],
+                loop["gathers"],
             )
             for loop in found.pop("loops")
         )

@@ -15,6 +15,7 @@ from tawa.aref.analysis.product_check import product_obstacle
 from tawa.aref.analysis.products import elements_across, viewed
 from tawa.aref.analysis.slots import staging_bytes
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
+from tawa.base.spans import span_of
 from tawa.base.tile_scheduler import Work
 from tawa.base.types import PtrType, byte_size, element_of, shape_of, words_of
 from tawa.driver.choice.profile import Cost, Loop, Profile
@@ -38,12 +39,13 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
     dots = all_of(kernel, Dot)
     split = len(groups) > 1 and bool(dots)
     ringed, kept = _slot_bytes(roles)
-    addresses = _addresses(kernel)
+    gathered = _gathered(kernel, computing)
+    addresses = _addresses(kernel, gathered)
     loaded = ringed / max(1, sum(_loads(loop.body.block) > 0 for loop in loops))
     return Profile(
         arguments=tuple(argument_names(kernel)[: made_by_host(kernel)[0]]),
         ends=_cost(_own(kernel.body.block), addresses, chip, 0.0),
-        loops=tuple(_loop(loop, counts, addresses, loaded, chip) for loop in loops),
+        loops=tuple(_loop(loop, counts, (addresses, gathered), loaded, chip) for loop in loops),
         certain=all(counts[loop] is not None for loop in loops),
         groups=computing[0].warps.value.data // chip.group_warps if split else 0,
         copies=any(g.copies is not None for g in groups),
@@ -92,7 +94,7 @@ def _guards(op: Operation) -> bool:
 def _loop(
     loop: scf.ForOp,
     counts: Mapping[scf.ForOp, Work | None],
-    addresses: set[SSAValue],
+    loads: tuple[set[SSAValue], set[SSAValue]],
     loaded: float,
     chip: Chip,
 ) -> Loop:
@@ -105,9 +107,11 @@ def _loop(
             break
     known = tuple(c for c in (counts[at] for at in around) if c is not None)
     dots = [op for op in body if isinstance(op, Dot)]
+    addresses, gathered = loads
     cost = _cost(body, addresses, chip, loaded if _loads(loop.body.block) else 0.0)
     cost = replace(cost, turned=float(elements_across(dots)))
-    return Loop(cost, known, any(map(_feeds, dots)), any(map(_makes, dots)))
+    gathers = any(op.results[0] in gathered for op in body if isinstance(op, Load))
+    return Loop(cost, known, any(map(_feeds, dots)), any(map(_makes, dots)), gathers)
 
 
 def _feeds(dot: Dot) -> bool:
@@ -174,13 +178,43 @@ def _cost(ops: Iterable[Operation], addresses: set[SSAValue], chip: Chip, loaded
     return Cost(tensor, special, ordinary, loaded, stored)
 
 
-def _addresses(kernel: func.FuncOp) -> set[SSAValue]:
-    """Values that only say where something is loaded: the loading role computes them."""
+def _gathered(kernel: func.FuncOp, computing: list[WarpGroup]) -> set[SSAValue]:
+    """Operands of products that the computing roles load themselves, in the program before them.
+
+    Whole programs beside them are left out: there nobody else could.
+    """
+    own = {span_of(op) for group in computing for op in _operands_loaded(group)}
+    loads = (load for dot in all_of(kernel, Dot) for load in _loads_of(dot))
+    return {load.result for load in loads if span_of(load) in own}
+
+
+def _operands_loaded(group: WarpGroup) -> Iterator[Load]:
+    for dot in all_of(group, Dot):
+        yield from _loads_of(dot)
+
+
+def _loads_of(dot: Dot) -> Iterator[Load]:
+    """The loads that are operands of a product."""
+    for value in (dot.a, dot.b):
+        owner = viewed(value)[0].owner
+        if isinstance(owner, Load):
+            yield owner
+
+
+def _addresses(kernel: func.FuncOp, gathered: set[SSAValue]) -> set[SSAValue]:
+    """Values that only say where something is loaded: the loading role computes them.
+
+    Those of what is `gathered` are the computing role's.
+    """
     found = set[SSAValue]()
+    own = set(gathered)
     for op in reversed(every(kernel)):  # what uses a value comes first
+        if any(result in own for result in op.results):
+            own |= set(op.operands)
         for value in op.results if is_pure(op) else ():
             pointer, uses = isinstance(element_of(value.type), PtrType), list(value.uses)
-            if pointer or (uses and all(_says_where(use.operation, value, found) for use in uses)):
+            where = uses and all(_says_where(use.operation, value, found) for use in uses)
+            if value not in own and (pointer or where):
                 found.add(value)
     return found
 
@@ -280,10 +314,5 @@ def _slot_bytes(roles: ModuleOp) -> tuple[int, int]:
 
 def _copied_bytes(group: WarpGroup) -> int:
     """Bytes of tiles that a role loads by itself and copies to shared memory for its products."""
-    tiles = set[SSAValue]()
-    for dot in (op for op in group.walk() if isinstance(op, Dot)):
-        for value in (dot.a, dot.b):
-            base, _ = viewed(value)
-            if isinstance(base.owner, Load):
-                tiles.add(base)
+    tiles = {load.result for load in _operands_loaded(group)}
     return sum(math.prod(shape_of(t.type)) * byte_size(element_of(t.type)) for t in tiles)
