@@ -352,3 +352,36 @@ def test_what_a_multiple_is_demanded_to_be_holds_of_the_size():
     shapes = shapes_of(made)
     assert shapes.text("y").endswith(", T, 2, 3]")
     assert at(shapes, "y", N=4, M=1, T=5) == (4, 5, 2, 3)
+
+
+def test_what_is_as_long_only_for_some_sizes_is_not_the_same():
+    """Slices from a place below 0 begin near the end, which is somewhere else in each table."""
+    made = model(
+        node("Sub", ["nine", "shape"], ["from"]), node("Add", ["nine", "shape"], ["to"]),
+        node("Add", ["nine", "twenty"], ["more"]),
+        node("Add", ["shape", "nine"], ["short_"]), node("Add", ["shape", "more"], ["long_"]),
+        node("ConstantOfShape", ["short_"], ["short"]), node("ConstantOfShape", ["long_"], ["long"]),
+        node("Slice", ["short", "from", "to", "first"], ["s"]), node("Shape", ["s"], ["m"]),
+        node("Slice", ["long", "from", "to", "first"], ["t"]), node("Shape", ["t"], ["k"]),
+        node("Slice", ["long", "from", "to", "first"], ["u"]), node("Shape", ["u"], ["l"]),
+        node("Sub", ["m", "k"], ["d"]), node("ConstantOfShape", ["d"], ["y"]),
+        node("Sub", ["k", "l"], ["e"]), node("ConstantOfShape", ["e"], ["z"]),
+    )  # fmt: skip
+    made.graph.initializer.extend(
+        [constant("nine", [9], np.int64), constant("twenty", [20], np.int64)]
+    )
+    shapes = shapes_of(made)
+    assert at(shapes, "s", N=9) == at(shapes, "t", N=9) == (18,)
+    assert at(shapes, "y", N=9) == at(shapes, "z", N=9) == (0,)
+    real = executed(made, 12)
+    assert (real["s"].shape, real["t"].shape) == ((3,), (0,))
+    assert at(shapes, "y", N=12) in ((None,), (3,))
+    assert at(shapes, "z", N=12) == (0,)
+
+
+def test_what_integer_an_infinity_is_is_unknown():
+    made = model(node("Div", ["onef", "zerof"], ["inf"]), cast("inf", "y", INT64))
+    made.graph.initializer.extend(
+        [constant("onef", 1.0, np.float32), constant("zerof", 0.0, np.float32)]
+    )
+    assert shapes_of(made).contents("y") is None

@@ -45,10 +45,11 @@ def integral(value: Value) -> Array | None:
     return object_array([Dim.of(int(number)) for number in numbers], value.contents.shape)
 
 
-def held(context: Context, number: Number, element: int, kind: str = "integer") -> Dim:
-    """The dimension that stands for a number once it is in a tensor of an element type."""
+def held(context: Context, number: Number, element: int, kind: str, operands: Sequence[Dim]) -> Dim:
+    """The dimension that stands for what the node makes of operands, in an element type."""
     sizes = (*number.sizes, *out_of(element, (number.dim,)))
-    return context.provided.dim(Number(number.dim, sizes), context.solver, kind)
+    made_of = (context.node.op_type, element, *operands)
+    return context.provided.dim(Number(number.dim, sizes), context.solver, kind, made_of)
 
 
 def listed(items: list[Dim], shape: tuple[int, ...], element: int) -> Array:
@@ -83,7 +84,7 @@ def cast_sizes(context: Context, contents: Array, target: int) -> Array | None:
     for item in contents.ravel():
         dim = context.solver.dim(Dim.of(item))
         kind = shared_kind(context.solver, (dim,))
-        found.append(held(context, context.provided.number(dim), target, kind))
+        found.append(held(context, context.provided.number(dim), target, kind, (dim,)))
     return listed(found, contents.shape, target)
 
 
@@ -136,7 +137,7 @@ def of_floats(context: Context) -> Array | None:
         sizes = tuple(chain.from_iterable(number.sizes for number in numbers))
         grows = context.node.op_type in GROWING
         kind = shared_kind(context.solver, dims) if grows else "integer"
-        found.append(held(context, Number(result, sizes), values[0].element, kind))
+        found.append(held(context, Number(result, sizes), values[0].element, kind, dims))
     return listed(found, wide[0].shape, values[0].element)
 
 

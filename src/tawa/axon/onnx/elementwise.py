@@ -124,8 +124,9 @@ def _cast(context: Context, contents: Array) -> Array | None:
     if target in (0, TensorProto.STRING) or contents.dtype.kind in "USO":
         return None
     try:
-        return contents.astype(helper.tensor_dtype_to_np_dtype(target))
-    except (KeyError, TypeError, ValueError):
+        with np.errstate(invalid="raise"):  # what integers infinities are isn't defined
+            return contents.astype(helper.tensor_dtype_to_np_dtype(target))
+    except (KeyError, TypeError, ValueError, FloatingPointError):
         return None
 
 

@@ -177,6 +177,7 @@ class Bounds:
 
     context: Context
     size: Dim
+    given: tuple[Dim | int, ...]
     assumed: list[Dim] = field(default_factory=list[Dim])
     """What has to be at least 1: bounds and 1, of which it isn't known that they aren't below 0."""
 
@@ -200,15 +201,19 @@ class Bounds:
             return first, size
         number = self.context.provided.number(size)
         sizes = (*number.sizes, *self.assumed)
-        dim = self.context.provided.dim(Number(number.dim, sizes), self.context.solver, "count")
-        return None, dim
+        return None, self.context.provided.dim(
+            Number(number.dim, sizes),
+            self.context.solver,
+            "count",
+            ("Slice", self.size, *self.given),
+        )
 
 
 def _slice_size(
     context: Context, size_: Dim, start: Dim, stop: Dim, step: int
 ) -> tuple[Dim | None, Dim]:
     """Where a slice begins, unless it is empty, and how much it leaves of a size."""
-    bounds_ = Bounds(context, size_)
+    bounds_ = Bounds(context, size_, (start, stop, step))
     if step < 0:
         return _backward(bounds_, start, stop, -step)
     first = largest([bounds_.counted(start, 0, size_), ZERO])

@@ -49,7 +49,8 @@ class Provided:
     """The variables that stand for such numbers in one walk through a model."""
 
     definitions: dict[Variable, Number] = field(default_factory=dict[Variable, Number])
-    named: dict[tuple[Number, str], Dim] = field(default_factory=dict[tuple[Number, str], Dim])
+    named: dict[object, Dim] = field(default_factory=dict[object, Dim])
+    """The dimensions of such variables by what they were made of."""
 
     def number(self, dim: Dim) -> Number:
         """What a dimension is, and where: without variables that stand for other numbers."""
@@ -66,10 +67,11 @@ class Provided:
 
         return Number(dim.substitute(put), tuple(sizes))
 
-    def dim(self, number: Number, solver: AxonSolver, kind: str) -> Dim:
+    def dim(self, number: Number, solver: AxonSolver, kind: str, made_of: object = None) -> Dim:
         """The dimension that stands for a number, which is of this kind everywhere.
 
-        That is the number itself if its conditions provably hold.
+        That is the number itself if its conditions provably hold. Two that are made of the same are
+        one, even where the conditions don't hold; of others only the numbers are the same.
         """
         open_ = self.open(number.sizes, solver)
         if not open_:
@@ -77,11 +79,13 @@ class Provided:
         number = Number(number.dim, tuple(open_))
         if len(open_) > MAX_CONDITIONS or any(s.constant is not None for s in open_):
             return Dim.of(solver.fresh(kind))
-        found = self.named.get((number, kind))
-        if found is None:
-            variable = solver.fresh(kind)
-            found = self.named[number, kind] = Dim.of(variable)
-            self.definitions[variable] = number
+        if (found := self.named.get(made_of)) is not None:
+            return found
+        variable = solver.fresh(kind)
+        self.definitions[variable] = number
+        found = Dim.of(variable)
+        if made_of is not None:
+            self.named[made_of] = found
         return found
 
     def open(self, sizes: Iterable[Dim], solver: AxonSolver) -> list[Dim]:

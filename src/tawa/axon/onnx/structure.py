@@ -425,18 +425,20 @@ def range_(context: Context) -> Value:
     given = [context.solver.dim(array.ravel()[0]) for array in arrays if array is not None]
     if len(given) < 3:
         return tensor([context.fresh()])
-    return _counted(context, *(context.provided.number(dim) for dim in given))
+    return _counted(context, *given)
 
 
-def _counted(context: Context, start: Number, limit: Number, step: Number) -> Value:
-    """Numbers from a start to a limit that depend on sizes."""
+def _counted(context: Context, *given: Dim) -> Value:
+    """Numbers from a start to a limit, by a step, that depend on sizes."""
+    start, limit, step = map(context.provided.number, given)
     by, element = step.dim.constant, context.value(0).element
     if not by:
         return tensor([context.fresh()])
     difference = limit.dim - start.dim
     sizes = (*start.sizes, *limit.sizes, *step.sizes, *out_of(element, (difference,)))
     length = largest([-(-difference // by), ZERO])
-    size = context.provided.dim(Number(length, sizes), context.solver, "count")
+    made_of = ("Range", element, *given)
+    size = context.provided.dim(Number(length, sizes), context.solver, "count", made_of)
     block = Block(size, start.dim, (step.dim,), sizes)
     return filled(context, (size,), [block], element)
 
