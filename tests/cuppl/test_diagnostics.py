@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tawa import cuppl
+from tawa.cuppl.inference import adaptation
 from tawa.cuppl.results.chains import r_hat
 from tawa.cuppl.results.posterior import few_runs
 from tawa.cuppl.typing import failures
@@ -20,6 +21,13 @@ def main () =
   v
 """
 
+WEDGE = """
+def main () =
+  let a = sample (flat (-infinity) infinity) in
+  let b = sample (flat (-infinity) infinity) in
+  factor (-0.5 * a * a - 0.5 * b * b * (exp (4.0 * a) + 0.01)); a
+"""
+
 
 def test_divergent_transitions_and_slow_energies_are_told() -> None:
     with pytest.warns(cuppl.InferenceWarning) as caught:
@@ -29,6 +37,27 @@ def test_divergent_transitions_and_slow_energies_are_told() -> None:
     assert any("transitions diverged" in text for text in texts)
     assert 0.0 < found.diagnostics["e_bfmi"] < 2.0
     assert any("E-BFMI" in t for t in texts) == (found.diagnostics["e_bfmi"] < 0.3)
+
+
+@pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
+@pytest.mark.parametrize("pooled", [False, True])
+@pytest.mark.parametrize("source", [WEDGE, "def main () = sample (normal 0 1)"])
+def test_chains_that_diverge_take_shorter_steps(
+    source: str, pooled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = cuppl.model(source)
+
+    def run() -> cuppl.Posterior:
+        return model.nuts(500, warm_up=500, chains=8, seed=1, pooled=pooled)
+
+    found = run()
+    monkeypatch.setattr(adaptation, "STRICTEST", 0.8)
+    plain = run()
+    steps, usual = (one.statistics["n_steps"].mean() for one in (found, plain))
+    if source is WEDGE:
+        assert steps > 1.2 * usual
+    else:
+        assert steps == usual
 
 
 def test_a_harmless_chain_says_nothing() -> None:

@@ -14,6 +14,7 @@ from tawa import cuppl
 from tawa.base.errors import TawaError
 from tawa.cuppl.gpu.chains import GpuChains
 from tawa.cuppl.gpu.source import chains_source
+from tawa.cuppl.inference import adaptation
 from tawa.cuppl.inference.adaptation import near_others, pooled
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered
@@ -41,6 +42,11 @@ PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
         {"y": [0.5, -1.0, 2.0, 0.1]},
     ),
 }
+WEDGE = (
+    "def main () = let a = sample (flat (-infinity) infinity) in\n"
+    "  let b = sample (flat (-infinity) infinity) in\n"
+    "  factor (-0.5 * a * a - 0.5 * b * b * (exp (4.0 * a) + 0.01)); a"
+)
 
 
 def lowered(model: cuppl.Model) -> Lowered:
@@ -63,6 +69,19 @@ def same(one: cuppl.Posterior, other: cuppl.Posterior) -> None:
     for name in one.statistics:
         assert np.array_equal(one.statistics[name], other.statistics[name]), name
     assert [repr(v) for v in one.values] == [repr(v) for v in other.values]
+
+
+@pytest.mark.parametrize("pooled", [False, True])
+def test_chains_that_diverge_in_the_warm_up_agree(
+    pooled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = cuppl.model(WEDGE)
+    model.use_chains_device(HostChains(lowered(model), tmp_path))
+    given = {"draws": 20, "warm_up": 300, "chains": 3, "seed": 1, "pooled": pooled}
+    there = model.nuts(device="gpu", **given)
+    same(model.nuts(threads=2, **given), there)
+    monkeypatch.setattr(adaptation, "STRICTEST", 0.8)
+    assert (model.nuts(threads=2, **given)["a"] != there["a"]).any()
 
 
 @pytest.mark.parametrize("pooled", [False, True])

@@ -312,7 +312,8 @@ class Model:
         else diagonal. With `pooled`, chains learn one step size and one metric together: many
         chains need a short warm-up then. Chains run on `threads`, by default all cores, or on the
         `gpu` (`device`); the draws do not depend on that. A trajectory has at most
-        2**`max_doublings` - 1 steps.
+        2**`max_doublings` - 1 steps. `target` is the acceptance that the step size is chosen for.
+        Chains that diverge in the warm-up raise it, up to 0.95.
         """
         (max_doublings,) = counts(max_doublings=max_doublings)
         plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings, pooled)

@@ -53,6 +53,16 @@ NEAR_STEP = 4.0
 """A step size for a new metric is found within such a factor."""
 FAR = 10.0
 """Chains so many distances of median and upper quartile, each and 1, below the second are far."""
+FROM = 0.2
+"""The part of the warm-up after which the metric is good enough to blame the step size."""
+PART = 0.1
+"""After each such part of the warm-up chains that diverge get shorter steps."""
+OFTEN = 1 / 200
+"""The part of transitions that may diverge."""
+STRICTEST = 0.95
+"""The acceptance that is wanted, at most, of chains that diverge."""
+SETTLED_UPDATES = AT_ONCE + 3
+"""Changes after which the step size that chains share is nearly right."""
 POOLED_DOUBLINGS = 6
 """In a warm-up together each window waits for the longest trajectories."""
 
@@ -150,7 +160,7 @@ def warm_up(
         if pool:
             pool.run(first, end, end < total, report)
         else:
-            team.run(max(first, done), end, end < total, -1, report)
+            _run_parts(team, plan, first, end, done, report)
         if end < total:
             found = _learn(team, plan)
             if rivals and first < EARLY * total <= end:
@@ -163,6 +173,35 @@ def warm_up(
     if total:
         floats[own, k.STEP] = [math.exp(one) for one in floats[own, k.AVERAGED].tolist()]
     words[:, k.DOUBLINGS] = plan.doublings
+
+
+def _run_parts(
+    team: Team, plan: Plan, first: int, end: int, done: int, report: Report
+) -> None:  # fmt: skip
+    """A window in which each chain learns for itself."""
+    total = plan.warm_up
+    length, early = max(1, round(PART * total)), first < FROM * total
+    for last in [end] if early else [*range(first + length, end, length), end]:
+        if last >= done:
+            team.run(max(first, done), last, end < total, -1, report)
+            if not early:
+                _raise_targets(team, team.words[:, k.DIVERGED] > OFTEN * (last - first))
+            team.words[:, k.DIVERGED] = 0
+        first = last
+
+
+def _raise_targets(team: Team, chains: npt.NDArray[np.bool_]) -> None:
+    """Some chains, which diverge, want a higher acceptance, so shorter steps.
+
+    With long steps they miss where the density is curved most, or are stuck there. The step size
+    is learned anew, from where it is.
+    """
+    words, floats = team.words, team.words.view(np.float64)
+    raised = chains & (floats[:, k.TARGET] < STRICTEST)
+    floats[raised, k.TARGET] = np.minimum(STRICTEST, 0.5 * (1.0 + floats[raised, k.TARGET]))
+    floats[raised, k.CENTRE] = floats[raised, k.AVERAGED]
+    floats[raised, k.ERROR] = 0.0
+    words[raised, k.COUNT] = 0
 
 
 def _find_steps(
@@ -202,14 +241,26 @@ class _Pool:
 
         Acceptance falls by about 0.4 where the logarithm of the step grows by 1, near the target.
         """
-        updates, length = 0, 1
+        updates, length, begin = 0, 1, end
+        late = first >= FROM * self.plan.warm_up
         while first < end:
+            if updates == SETTLED_UPDATES:
+                self.team.words[:, k.DIVERGED], begin = 0, first
             last = min(end, first + length)
             self.team.run(first, last, learning, -1, report)
             first, updates = last, updates + 1
             if updates >= AT_ONCE:
                 length *= 2
             self.put_right(GAIN / max(1, updates - AT_ONCE + 1))
+        if late and begin < end:
+            self.raise_target(end - begin)
+
+    def raise_target(self, transitions: int) -> None:
+        """Take shorter steps from here on, if too many of so many transitions diverged."""
+        words = self.team.words
+        joined = words[:, k.STEP_GIVEN] == 1
+        if words[joined, k.DIVERGED].sum() > OFTEN * transitions * joined.sum():
+            _raise_targets(self.team, np.ones(len(words), dtype=bool))
 
     def put_right(self, gain: float) -> None:
         """Change the step by how much acceptance is missing; chains leave the pool, or join it."""
@@ -219,8 +270,8 @@ class _Pool:
             near_others(self.team.densities, self.team.dimension),
             words[:, k.STEP_GIVEN] == 1,
         )
-        share = float(floats[near, k.SHARE].mean())
-        self.step = math.exp(math.log(self.step) + gain * (share - self.plan.target))
+        share, target = float(floats[near, k.SHARE].mean()), float(floats[0, k.TARGET])
+        self.step = math.exp(math.log(self.step) + gain * (share - target))
         leaving = joined & ~near
         floats[leaving, k.CENTRE] = floats[leaving, k.AVERAGED] = math.log(self.step)
         floats[leaving, k.ERROR] = 0.0

@@ -55,10 +55,15 @@ ENERGY = 26  # bits
 PIECE_WEIGHT = 27  # bits
 PIECE_ACCEPTED = 28  # bits
 PIECE_VALUE = 29  # bits
-SAMPLER_WORDS = 30
+DIVERGED = 30  # of the last transitions, those that diverged with steps as draws will have them
+SAMPLER_WORDS = 31
 
 MAX_DOUBLINGS = 10
 DIVERGENT_ENERGY = -1000.0
+SETTLED = 50
+"""Transitions after which the average of the step size has left its beginning behind."""
+USUAL = 0.35
+"""By how much the logarithm of a step may be above the average."""
 TURNING = 1
 DIVERGENT = 2
 CHANGED = 3
@@ -481,6 +486,17 @@ def adapt(s: Ints) -> None:
 
 
 @native
+def count_divergence(s: Ints) -> None:
+    """Count a divergent transition, unless its steps were far longer than those on average.
+
+    While a step size is learned it goes up and down; what diverges at its heights says nothing.
+    """
+    usual = log(float_of_bits(s[STEP])) <= float_of_bits(s[AVERAGED]) + USUAL
+    if s[STEP_GIVEN] == 1 or (usual and s[COUNT] >= SETTLED):
+        s[DIVERGED] = s[DIVERGED] + 1
+
+
+@native
 def add_moments(n: int, seen: int, values: Floats, mean: Floats, squares: Floats) -> None:
     """Welford's update of means and sums of squares."""
     for k in range(n):
@@ -544,6 +560,8 @@ def run_chain(
         if ended >= CHANGED:
             return ended, status, iteration
         if kept < 0:
+            if ended == DIVERGENT:
+                count_divergence(s)
             if s[STEP_GIVEN] == 0:
                 adapt(s)
             if learning == 1:
