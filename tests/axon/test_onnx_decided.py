@@ -19,7 +19,7 @@ from tests.axon.test_onnx_sound import (
 )
 
 from tawa import axon
-from tawa.axon.typing.errors import ShapeMismatch
+from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 
 
 def test_below_version_4_of_the_format_weights_of_inner_graphs_are_inputs_too():
@@ -195,3 +195,21 @@ def test_batches_of_different_sizes_are_taken_where_nothing_is_gathered():
     feeds = {"x": np.ones((1, 6, 0), np.float32), "i": np.zeros((8, 2, 1), np.int64)}
     results = session.run(None, feeds)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     assert np.asarray(results[0]).shape == (8, 2, 0)
+
+
+def test_a_body_may_join_what_is_empty_with_any_rank():
+    """onnxruntime doesn't know the ranks of a loop's state, and skips parts without elements."""
+    body = helper.make_graph(
+        [node("Identity", ["go"], ["still"]), node("Concat", ["s", "w"], ["t"], axis=1)], "body",
+        [value("i", [], INT64), value("go", [], BOOL), value("s", None)],
+        [value("still", [], BOOL), value("t", None)],
+    )  # fmt: skip
+    model = model_of(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)],
+        [value("n", [], INT64), value("x", ["N", 4, "M"]), value("w", [3, "K"])],
+    )
+    shapes = shapes_of(model)
+    assert at(shapes, "y", N=0, M=2, K=3) is None
+    top = model_of([node("Concat", ["x", "w"], ["y"], axis=1)], list(model.graph.input)[1:])
+    with pytest.raises(UnsupportedModel, match="different numbers of dimensions"):
+        shapes_of(top)

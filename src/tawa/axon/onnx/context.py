@@ -94,6 +94,8 @@ class Context:
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
     rooms: list[Room] = field(default_factory=list[Room])
     provided: Provided = field(default_factory=Provided)
+    is_supposed: bool = False
+    """Whether the node is inside of a graph that may not run."""
     unrolled: Iterator[int] = field(default_factory=count)
     """Counts the iterations of a loop of the model, and of those inside of it."""
 

@@ -204,6 +204,7 @@ class Walk:
         self.calls: list[str] = []
         self.rooms: list[Room] = []
         self.provided = Provided()
+        self.supposed = 0
         self.unrolled = count()
         self.outermost = model.graph
         self.declared: dict[str, ValueInfoProto] = {}
@@ -346,6 +347,7 @@ class Walk:
             lambda graph, given: self._subgraph(graph, given, scope),
             lambda graph, given: self._branch(graph, given, scope),
             described.attributes, rooms=self.rooms, provided=self.provided,
+            is_supposed=self.supposed > 0,
             unrolled=self.unrolled,
         )  # fmt: skip
         outputs = self._outputs(context, described)
@@ -377,6 +379,7 @@ class Walk:
         solver = self.solver
         mark = solver.fresh().id
         before = len(solver.bindings)
+        self.supposed += 1
         with solver.supposed(), self.provided.supposed():
             try:
                 values = self._subgraph(graph, given, scope)
@@ -386,6 +389,8 @@ class Walk:
                 if not isinstance(error.__cause__, IllFormed):
                     raise
                 return Branch(None, {}, error)  # it doesn't run with inputs of these ranks
+            finally:
+                self.supposed -= 1
             learned = {
                 variable: solver.resolve(solver.bindings[variable])
                 for variable in islice(reversed(solver.bindings), len(solver.bindings) - before)
