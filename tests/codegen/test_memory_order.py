@@ -365,3 +365,32 @@ def test_buffers_that_stores_share_in_chunks_and_whole(options: Any, before: boo
     expected = np.cumsum([a[i * m : i * m + m] @ b for i in range(3)], axis=0)
     np.testing.assert_array_equal(c[: 3 * m], expected.reshape(3 * m, n))
     np.testing.assert_array_equal(c[3 * m :], 0 if before else 2 * expected[-1])
+
+
+@tawa.jit
+def stored_in_two_heights(a_desc, b_desc, low_desc, c_desc, n, M: tl.constexpr, N: tl.constexpr):
+    b = b_desc.load([0, 0])
+    low_desc.store([0, 0], b.to(tl.float16))
+    acc = tl.zeros((M, N), tl.float32)
+    for i in range(n):
+        acc = tl.dot(tl.minimum(acc, 3.0).to(tl.float16), b, acc)
+        acc += tl.dot(a_desc.load([i * M, 0]), b)
+        c_desc.store([i * M, 0], acc.to(tl.float16))
+
+
+def test_buffers_are_as_many_as_the_highest_tile_takes() -> None:
+    random, m, n = np.random.default_rng(0), 128, 64
+    a = random.integers(-1, 2, (2 * m, n)).astype(np.float16)
+    b = random.integers(-1, 2, (n, n)).astype(np.float16)
+    low, c = np.zeros((n, n), np.float16), np.zeros((2 * m, n), np.float16)
+    described = tile(a, [m, n]), tile(b, [n, n]), tile(low, [n, n]), tile(c, [m, n])
+    kernel = stored_in_two_heights
+    compiled = kernel.compile(*described, 2, M=m, N=n, consumers=1)
+    named = dict(zip(kernel.arg_names, (*described, 2), strict=False))
+    arguments = [named[name] for name in compiled.spec.arguments]
+    assert check(compiled.module("hopper"), (1,), arguments).proved
+    acc = np.zeros((m, n))
+    for i in range(2):
+        acc = np.minimum(acc, 3) @ b + acc + a[i * m : i * m + m] @ b
+        np.testing.assert_array_equal(c[i * m : i * m + m], acc)
+    np.testing.assert_array_equal(low, b)

@@ -157,7 +157,7 @@ HALVES, FLOATS = TensorType(f16, (64, 32)), TensorType(f32, (64, 32))
 @pytest.mark.parametrize(
     ("kinds", "slots", "again", "alone"),
     [((HALVES,), 2, 2, True), ((HALVES, HALVES), 2, 2, True), ((HALVES, FLOATS), 2, 2, False),
-     ((HALVES,), 2, 3, False)],
+     ((HALVES,), 3, 2, False)],
 )  # fmt: skip
 def test_stores_of_one_kind_know_who_reads_their_buffer(
     kinds: tuple[Attribute, ...], slots: int, again: int, alone: bool

@@ -174,7 +174,7 @@ class KernelLowering:
     def staging_ring(
         self, tile: TileType, slots: int, *, by_group: bool = False
     ) -> tuple[SSAValue, bool]:
-        """The staging buffers of this shape.
+        """The staging buffers of this shape, as many or more.
 
         Warp groups that stage 64 rows of as many bytes each do it in the same buffers, whatever the
         elements are: each has its own part, and waits for its own stores.
@@ -182,7 +182,7 @@ class KernelLowering:
         The flag says whether every store goes through them in the same chunks.
         """
         stored = {op.value.type for op in self.stores}
-        if tile not in self._staging:
+        if tile not in self._staging or _slots(self._staging[tile]) < slots:
             others = (op for op in self._own_parts if by_group and _alike(op, tile, slots))
             other = next(others, None)
             if other is None:
@@ -193,8 +193,12 @@ class KernelLowering:
             self.declarations.append(op)
             self._staging[tile] = op.ring
         ring = self._staging[tile]
-        assert isinstance(ring.type, RingType)
-        return ring, len(stored) == 1 and ring.type.slots.data == slots
+        return ring, len(stored) == 1 and _slots(ring) == slots
+
+
+def _slots(ring: SSAValue) -> int:
+    assert isinstance(ring.type, RingType)
+    return ring.type.slots.data
 
 
 def _alike(op: Ring, tile: TileType, slots: int) -> bool:
@@ -202,4 +206,4 @@ def _alike(op: Ring, tile: TileType, slots: int) -> bool:
     assert isinstance(op.ring.type, RingType)
     other = op.ring.type.tile
     same = (other.rows, other.bytes, other.swizzle) == (tile.rows, tile.bytes, tile.swizzle)
-    return same and op.ring.type.slots.data == slots
+    return same and _slots(op.ring) == slots

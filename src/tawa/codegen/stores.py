@@ -122,7 +122,9 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     pieces = chunks(own_rows, own_columns, width)
     tile = TileType.of(64 * g.groups, width, element, swizzle_for(width, element))
     slots = min(g.kernel.staging, len(pieces))
-    ring, alike = g.kernel.staging_ring(tile, slots * g.storing, by_group=True)
+    most = max(slots, *(_slots_of(g, other, tile) for other in g.kernel.stores))
+    ring, alike = g.kernel.staging_ring(tile, most * g.storing, by_group=True)
+    alike = alike and most == slots
     shape = shape_of(op.value.type)
     axes = matrix_axes(shape)
     assert axes is not None
@@ -168,6 +170,20 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
         g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(barrier, GROUP_THREADS))
         g.one_thread("group", lambda parts=parts: send(parts))
+
+
+def _slots_of(g: GroupLowering, op: DescStore, tile: TileType) -> int:
+    """Buffers that a store may take of those of `tile`; 0 if it stages in others."""
+    shape, element = shape_of(op.value.type), element_of(op.value.type)
+    axes = matrix_axes(shape)
+    if axes is None or element != tile.element_type:
+        return 0
+    split = (1, g.groups) if g.layouts.columns else (g.groups, 1)
+    rows, columns = (shape[axis] // parts for axis, parts in zip(axes, split, strict=True))
+    width = tile.columns.data
+    if width != min(columns, 128 // byte_size(element)):
+        return 0
+    return min(g.kernel.staging, len(chunks(rows, columns, width)))
 
 
 def _between_products(op: DescStore) -> bool:

@@ -136,6 +136,10 @@ class GlobalMemory(Protocol):
 class Barriers(Protocol):
     """mbarriers, named barriers and what orders them."""
 
+    def slot_within(self, slot: int, slots: int) -> int:
+        """The index of one of a ring's `slots`."""
+        ...
+
     def mbarrier_at(self, row: int, slots: int, slot: int) -> int:
         """The address of one of a row's `slots`."""
         ...

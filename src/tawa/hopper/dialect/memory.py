@@ -67,9 +67,10 @@ class Slot(HopperOp):
 
     def run(self, m: Actor) -> None:
         """The tile's address."""
-        assert isinstance(self.ring.type, RingType)
-        size = self.ring.type.stride
-        m.bind(self.tile, m.integer(self.ring) + m.integer(self.index) * size)
+        kind = self.ring.type
+        assert isinstance(kind, RingType)
+        index = m.slot_within(m.integer(self.index), kind.slots.data)
+        m.bind(self.tile, m.integer(self.ring) + index * kind.stride)
 
 
 @irdl_op_definition

@@ -131,6 +131,18 @@ class Instructions:
             )
         return at
 
+    def slot_within(self, slot: int, slots: int) -> int:
+        """The index, if a ring has such a slot: what lies behind it belongs to others."""
+        if not 0 <= slot < slots:
+            self.fail(
+                errors.OutOfBounds,
+                "a slot is taken that its ring has not",
+                expected=f"slots 0 to {slots - 1}",
+                found=f"slot {slot}",
+                hint="check the slot index: it runs from 0 to the ring's depth - 1",
+            )
+        return slot
+
     def _note_write(self, where: Array | slice, row: int) -> None:
         clock, shadow = self.clock[row], self.cta.shadow
         self.trace("write", where, row)
