@@ -24,6 +24,7 @@ from xdsl.traits import Pure
 from tawa.base.numerics import encode, value_dtype
 from tawa.base.types import PlanType, byte_size
 from tawa.hopper.dialect import HopperOp
+from tawa.hopper.dialect.memory import Slot
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.text import c_type
 from tawa.hopper.dialect.types import FragType, TensorMapType
@@ -166,8 +167,9 @@ class Comparison:
         if isinstance(op, Map) and op.function.data.startswith("sh"):
             return ""  # a shift by more than there are bits means nothing
         kept = dict(actor.values)
+        numbers = range(op.ring.type.slots.data) if isinstance(op, Slot) else range(1, 1000)
         for value, kind in zip(text.inputs, kinds, strict=False):
-            number = self.random.randrange(1, 1000)
+            number = self.random.choice(numbers)
             addresses = kind in ("u32", "u64")
             actor.values[value] = (
                 1024 * (number % 128) if addresses else np.asarray(number, value_dtype(value.type))
