@@ -91,3 +91,33 @@ def test_teams_know_how_often_a_tile_is_loaded(tiles: str) -> None:
     parts = 2 if tiles == "two loops" else 1
     exact = sum(values(a) @ values(b)[p * 64 : p * 64 + 64].T for p in range(parts)) + values(bias)
     np.testing.assert_allclose(values(c), exact, atol=0.1, rtol=0.01)
+
+
+@tawa.jit
+def made_between_products(a_desc, b_desc, w_desc, c_desc, n, M: tl.constexpr, N: tl.constexpr):
+    b, w = b_desc.load([0, 0]), w_desc.load([0, 0]).to(tl.float32)
+    acc = tl.zeros((M, N), tl.float32)
+    for i in range(n):
+        a = a_desc.load([i * M, 0])
+        acc = tl.dot(a, b, tl.minimum(acc, 3.0))
+        acc = tl.dot(a, (w + i).to(tl.float16), acc)
+    c_desc.store([0, 0], acc.to(tl.float16))
+
+
+def test_groups_do_not_meet_while_one_has_its_turn() -> None:
+    random, m, n, k = np.random.default_rng(0), 128, 64, 64
+    a = random.integers(-1, 2, (3 * m, k)).astype(np.float16)
+    b, w = (random.integers(-1, 2, (k, n)).astype(np.float16) for _ in range(2))
+    c = np.zeros((m, n), np.float16)
+    tile = tawa.TensorDescriptor.from_tensor
+    described = tile(a, [m, k]), tile(b, [k, n]), tile(w, [k, n]), tile(c, [m, n])
+    kernel = made_between_products
+    compiled = kernel.compile(*described, 3, M=m, N=n, alternate=True)
+    named = dict(zip(kernel.arg_names, (*described, 3), strict=False))
+    arguments = [named[name] for name in compiled.spec.arguments]
+    assert check(compiled.module("hopper"), (1,), arguments).proved
+    acc = np.zeros((m, n))
+    for i in range(3):
+        rows = a[i * m : i * m + m].astype(float)
+        acc = np.minimum(acc, 3) + rows @ b + rows @ (w + i)
+    np.testing.assert_array_equal(c, acc)

@@ -30,7 +30,7 @@ from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import ProductsInTurns
-from tawa.ir.effects import GLOBAL, WRITE, is_pure, touches
+from tawa.ir.effects import GLOBAL, MEETING, WRITE, is_collective, is_pure, touches
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, OWN_ENDS, TIDY
 from tawa.ir.walking import all_of, has
@@ -137,8 +137,12 @@ def _pass_turns_left_out(loops: Sequence[scf.ForOp]) -> bool:
 
 
 def _is_costly(op: Operation) -> bool:
-    """Whether a group passes the turn on before an op, which waits, writes or computes tiles."""
-    if op.regions or isinstance(op, DotWait) or touches(op, GLOBAL, WRITE):
+    """Whether a group passes the turn on before an op, which waits, writes or computes tiles.
+
+    Where all groups meet, those that are behind could not come before they have had their turn.
+    """
+    meets = touches(op, MEETING) or is_collective(op)
+    if op.regions or isinstance(op, DotWait) or meets or touches(op, GLOBAL, WRITE):
         return True
     on_tiles = any(shape_of(v.type) for v in op.operands)
     return on_tiles and is_pure(op) and not spreads(op)
