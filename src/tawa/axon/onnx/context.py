@@ -13,9 +13,9 @@ from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 from tawa.axon.onnx.provided import Provided
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
-from tawa.axon.sizes.dims import ONE, Dim, primitive
+from tawa.axon.sizes.dims import ONE, Dim
 from tawa.axon.sizes.monomials import Atom
-from tawa.axon.sizes.products import times
+from tawa.axon.sizes.products import primitive, times
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.sizes.state import MOST_AXES
 from tawa.base.decorated import Registering

@@ -479,15 +479,6 @@ def ceil_quotient(top: Dim, bottom: int) -> Dim:
     return top if bottom == 1 else _quotient_by_number(top, bottom, bottom - 1)
 
 
-def primitive(dim: Dim) -> tuple[Dim, int]:
-    """The dimension without its constant term and without the common factor of the others."""
-    symbols = dim.symbols
-    shared = content(symbols)
-    if shared <= 1:
-        return symbols, 1
-    return Dim(tuple([(monomial, c // shared) for monomial, c in symbols.terms])), shared
-
-
 def floor_quotient(top: Dim, bottom: Dim) -> Dim:
     """`top // bottom` in canonical form. Raises ZeroDivisionError."""
     divisor = bottom.constant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tawa.axon.sizes.dims import ONE, Dim, divide_monomial, exact_quotient
-from tawa.axon.sizes.polynomials import common_monomial
+from tawa.axon.sizes.polynomials import common_monomial, content
 
 MAX_WEIGHT = 64
 """Symbols and numbers of a sum above which no factors of it are sought."""
@@ -37,3 +37,12 @@ def times(factors: Iterable[int | Dim | tuple[Dim, int]]) -> Dim:
         for _ in range(power):
             result = result * base
     return result
+
+
+def primitive(dim: Dim) -> tuple[Dim, int]:
+    """The dimension without its constant term and without the common factor of the others."""
+    symbols = dim.symbols
+    shared = content(symbols)
+    if shared <= 1:
+        return symbols, 1
+    return Dim(tuple([(monomial, c // shared) for monomial, c in symbols.terms])), shared
