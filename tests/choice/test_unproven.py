@@ -31,7 +31,7 @@ GATHERS = loop(gathers=True)
         ([MAKES], {"consumers": 1, "persistent": True}, True),
         ([FEEDS], {"consumers": 1, "ctas_per_sm": 2}, True),
         ([PLAIN], {"ctas_per_sm": 2}, True), ([MAKES], {"ctas_per_sm": 2}, True),
-        ([GATHERS], {"consumers": 1}, False), ([GATHERS], {"ctas_per_sm": 2}, False),
+        ([GATHERS], {"consumers": 1}, True), ([GATHERS], {"ctas_per_sm": 2}, False),
         ([GATHERS], {"consumers": 1, "persistent": True}, True),
         ([FEEDS], {"ctas_per_sm": 2}, False), ([FEEDS], {"ctas_per_sm": 2, "num_stages": 2}, False),
     ],
