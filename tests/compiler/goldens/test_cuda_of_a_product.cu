@@ -80,6 +80,9 @@ template <int count> __device__ __forceinline__ void pin(u32 (&registers)[count]
 #pragma unroll
   for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) :: "memory");
 }
+template <int count> __device__ __forceinline__ void pin(f16 (&pairs)[count]) {
+  pin((u32 (&)[count / 2])pairs);
+}
 
 template <int pending> __device__ __forceinline__ void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(pending) : "memory");
