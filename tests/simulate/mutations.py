@@ -21,6 +21,7 @@ from tawa.simulate.interpret.errors import ProtocolError
 from tawa.simulate.interpret.launch import kernel_of, spec_of
 from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.prove.code import Slice
+from tawa.tile.analysis.zero import scalar_constant
 
 SYNCHRONISATION = (
     "hopper.mbarrier_wait", "hopper.mbarrier_arrive", "hopper.mbarrier_expect",
@@ -198,8 +199,22 @@ def loops(module: ModuleOp) -> list[scf.ForOp]:
 
 
 def bounds(module: ModuleOp) -> list[Mutant]:
-    """Every edit of a loop's bounds."""
-    return [Mutant(kind, "scf.for", n) for n in range(len(loops(module))) for kind in BOUNDS]
+    """Every edit of a loop's bounds that may change how often it turns."""
+    return [
+        Mutant(kind, "scf.for", n)
+        for n, loop in enumerate(loops(module))
+        for kind in BOUNDS
+        if not _turns(loop, *SAME_TURNS.get(kind, (1, 0)))
+    ]
+
+
+def _turns(loop: scf.ForOp, least: int, most: int) -> bool:
+    """Whether a loop's bounds are constants, and give it from `least` to `most` turns."""
+    found = [scalar_constant(value) for value in (loop.lb, loop.ub, loop.step)]
+    if None in found:
+        return False
+    begin, end, step = (int(value) for value in found if value is not None)
+    return least <= len(range(begin, end, step)) <= most
 
 
 def _bound(operand: int, *steps: tuple[str, int, int]) -> Callable[[scf.ForOp], None]:
@@ -228,6 +243,9 @@ BOUNDS: dict[str, Callable[[scf.ForOp], None]] = {
     "one turn at most": _bound(1, ("addi", 0, 2), ("minsi", 1, 3)),
     "one turn at least": _bound(1, ("addi", 0, 2), ("maxsi", 1, 3)),
 }
+
+SAME_TURNS = {"one turn at most": (0, 1), "one turn at least": (1, 1 << 31)}
+"""Turns that an edit leaves as they are, from the least to the most."""
 
 
 def verdict(module: ModuleOp, grid: Any, arguments: Any, right: Callable[[], bool]) -> str:
