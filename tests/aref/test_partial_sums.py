@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from simulation import Arrays, check, values
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.dialects.test import TestOp as Made
 
@@ -78,3 +80,36 @@ def test_which_sums_lanes_keep_parts_of(kind: str, spread: bool):
     compiled = sums.compile("desc<f16,128x64>", "desc<f16,64x64>", "*f32", "i32", kind)
     found = any(isinstance(op, LanePartials) for op in compiled.module("aref").walk())
     assert found is spread
+
+
+@tawa.jit
+def softmax_until(q, k, sums, out, n, last):
+    """An online softmax whose last columns are masked off: some blocks are, as a whole."""
+    rows, within = tl.arange(0, 64), tl.arange(0, 64)
+    a = tl.load(q + rows[:, None] * 64 + within[None, :])
+    total, top = tl.zeros((64,), tl.float32), tl.full((64,), -100.0, tl.float32)
+    acc = tl.zeros((64, 64), tl.float32)
+    for block in range(0, n):
+        columns = block * 64 + tl.arange(0, 64)
+        kept = columns < last
+        b = tl.load(k + columns[:, None] * 64 + within[None, :], mask=kept[:, None], other=0.0)
+        s = tl.where(columns[None, :] >= last, -float("inf"), tl.dot(a, b.T))
+        new = tl.maximum(top, tl.max(s, 1))
+        p, scale = tl.exp2(s - new[:, None]), tl.exp2(top - new)
+        total = total * scale + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.float16), b, acc * scale[:, None])
+        top = new
+    tl.store(sums + rows, total * tl.exp2(top))
+    tl.store(out + rows[:, None] * 64 + within[None, :], acc / total[:, None])
+
+
+@pytest.mark.parametrize("last", [64, 100, 128, 256])
+def test_parts_of_what_no_product_makes(last: int):
+    arrays = Arrays()
+    q, k = arrays.random("f16", 64, 64), arrays.random("f16", 256, 64)
+    sums, out = arrays.output("f32", 64), arrays.output("f32", 64, 64)
+    q[...], k[...] = q / 8, k / 8
+    p = np.exp2(values(q) @ values(k).T)[:, :last]
+    expected = {2: p.sum(1), 3: p @ values(k)[:last] / p.sum(1)[:, None]}
+    compiled = check(softmax_until, (1,), [q, k, sums, out, 4, last], expected, 1e-3)
+    assert any(isinstance(op, LanePartials) for op in compiled.module("aref").walk())

@@ -163,6 +163,37 @@ def test_all_schedules_agree_on_boxes_and_on_what_begins_again(m: int) -> None:
     assert check_schedules(compiled.module("hopper"), grid, arguments, schedules=2).proved
 
 
+@tawa.jit
+def rows_of_heads(q, a, c, m, k, HEADS: tl.constexpr, K: tl.constexpr, KNOWN: tl.constexpr):
+    """Rows of a head that lie between those of others, and end inside of a tile's."""
+    end = K if KNOWN else 4 * k
+    head = tl.program_id(0)
+    rows, columns = tl.arange(0, 64), tl.arange(0, 128)
+    x = tl.load(q + rows[:, None] * 128 + columns[None, :])
+    acc = tl.zeros((64, 64), tl.float32)
+    at = a + head * K + rows[:, None] * (HEADS * K) + columns[None, :]
+    for i in range(0, m, 64):
+        y = tl.load(at + i * (HEADS * K), mask=columns[None, :] < end, other=0.0)
+        acc = tl.dot(x, y.T, acc)
+    tl.store(c + head * 4096 + rows[:, None] * 64 + rows[None, :], acc)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("k", [40, 60, 68, 96, 100])
+def test_rows_that_end_inside_of_16_bytes(k: int, known: bool) -> None:
+    """The engine stops where a box begins inside of 16 bytes, though what is before it does not."""
+    arrays, m, heads = Arrays(), 128, 4
+    q, a = arrays.random("f16", 64, 128), arrays.random("f16", m, heads, k)
+    c = arrays.output("f32", heads, 64, 64)
+    rows = np.zeros((heads, m, 128))
+    rows[:, :, :k] = values(a).transpose(1, 0, 2)
+    summed = rows.reshape(heads, m // 64, 64, 128).sum(1)
+    expected = np.einsum("ik,hjk->hij", values(q), summed)
+    given = {"HEADS": heads, "K": k, "KNOWN": known, "bulk_copies": True}
+    compiled = check(rows_of_heads, (heads,), [q, a, c, m, k // 4], {2: expected}, 1e-5, **given)
+    assert ("y" in in_bulk(compiled)) == (k % 8 == 0 or not known)
+
+
 def test_no_iteration_at_all() -> None:
     launched("wrapped", (64, 64, 0))
 

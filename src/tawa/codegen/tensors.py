@@ -9,8 +9,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from tawa.aref.analysis.layouts import lane_parts
-from tawa.aref.analysis.spread_rows import Halving, halvings
+from tawa.aref.analysis.spread_rows import Halving, halvings, lane_parts, summed
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, operand, point, register_map
 from tawa.base.types import byte_size, element_of, f32, shape_of
@@ -271,10 +270,10 @@ def _filled(g: GroupLowering, number: FloatAttr | IntegerAttr, like: SSAValue) -
 
 def lower_lane_partials(g: GroupLowering, op: aref.LanePartials) -> None:
     """What each thread holds of a row, added up."""
-    source = natural(g, op.value)
+    layout = summed(op, g.layouts.of.get(op.value), g.warps)
+    source = fragment(g, op.value, layout)
     own = g.add(ReduceRegisters(source, 1, "addf"))
-    assert isinstance(source.type, FragType)
-    parts = g.add(Relabel(own, lane_parts(source.type.layout)))
+    parts = g.add(Relabel(own, lane_parts(layout)))
     g.fragments[op.result] = convert(g, parts, g.layouts.of[op.result])
 
 

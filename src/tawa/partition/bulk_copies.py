@@ -246,6 +246,7 @@ class _Box:
         if outer in cut:
             place = self.add("subi", place, self.add("muli", cut[outer], safe))
         if self.inner in cut:
+            self._begins_with_pieces(cut[self.inner], holds)
             place = self.add("subi", place, cut[self.inner])
         pieces = self._pieces(place, holds)
         where = [pieces, *(cut.get(d, self.constant(0)) for d in (outer, self.inner))]
@@ -296,9 +297,24 @@ class _Box:
         holds.append(self.add("cmpi_ult", pieces, self.constant(MOST_PIECES)))
         return pieces
 
+    def _begins_with_pieces(self, cut: SSAValue, holds: list[SSAValue]) -> None:
+        """A box that begins so many elements further may not begin inside of a piece.
+
+        The engine stops the device there, though it would begin the row's next one in its place.
+        """
+        if (constant_integer(cut) or 0) % self.unit:
+            raise NotStrided(f"its rows end inside of {PIECE} bytes")
+        if self.axes.of(cut).whole % self.unit:
+            inside = self.add("andi", cut, self.constant(self.unit - 1))
+            holds.append(self.add("cmpi_eq", inside, self.constant(0)))
+
     def _cut(self, ends: list[SSAValue], extent: int) -> SSAValue:
         """How many of a dimension's last places are masked off: of an i32 in 32 bits."""
         ends = [_narrow(end) for end in ends]
+        known = [constant_integer(end) for end in ends]
+        if None not in known:
+            last = min(number for number in [*known, extent] if number is not None)
+            return self.constant(extent - max(last, 0))
         kind = i32 if all(end.type == i32 for end in ends) else i64
         whole = self.constant(extent, kind)
         if kind == i64:

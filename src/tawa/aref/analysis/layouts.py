@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import f32
 from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tawa.aref.analysis.shared_rows import pays_to_share
-from tawa.aref.analysis.spread_rows import halvings
+from tawa.aref.analysis.spread_rows import halvings, lane_parts, summed
 from tawa.aref.analysis.stored_runs import (
     bytes_at_once,
     is_side_by_side,
@@ -121,13 +121,6 @@ def _staged_across(value: SSAValue, dim: int) -> bool:
                 seen.add(following)
                 work.append(following)
     return False
-
-
-def lane_parts(layout: Layout) -> Layout:
-    """Of an accumulator's layout: the rows' parts that the four lanes of a row hold."""
-    rows = tuple(m for m in layout.reg if m.dim == 0)
-    lanes = tuple(Mode(m.extent, 1, 1) if m.dim == 1 else m for m in layout.lane)
-    return Layout((layout.shape[0], LanePartials.LANES), rows, lanes, layout.warp)
 
 
 def joined(layout: Layout) -> Layout:
@@ -378,7 +371,7 @@ class Layouts:
             shared = halvings(known, axis) if self._only_stored(op.result) else []
             return shared[-1].layout if shared else known.without(axis)
         if isinstance(op, LanePartials):
-            return lane_parts(known)
+            return lane_parts(summed(op, known, self.warps))
         if isinstance(op, Join):
             return joined(known)
         if isinstance(op, Trans):

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tawa.base.layout import REPLICA, Layout, Mode
+from tawa.aref.dialect.ops import LanePartials
+from tawa.base.layout import REPLICA, Layout, Mode, accumulator
+from tawa.base.types import shape_of
 
 
 @dataclass(frozen=True)
@@ -67,3 +69,23 @@ def _is_power(mode: Mode) -> bool:
 
 def _bits(mode: Mode) -> int:
     return mode.extent.bit_length() - 1
+
+
+def lane_parts(layout: Layout) -> Layout:
+    """Of an accumulator's layout: the rows' parts that the four lanes of a row hold."""
+    rows = tuple(m for m in layout.reg if m.dim == 0)
+    lanes = tuple(Mode(m.extent, 1, 1) if m.dim == 1 else m for m in layout.lane)
+    return Layout((layout.shape[0], LanePartials.LANES), rows, lanes, layout.warp)
+
+
+def summed(op: LanePartials, known: Layout | None, warps: int) -> Layout:
+    """The layout in which an op's operand is added up: its own, if its rows lie as a product's.
+
+    Those of a tile that any layout may have, as one without products, lie as the op wants them.
+    """
+    if known is not None:
+        lanes = [m.extent for m in known.lane if m.dim == 1]
+        if lanes == [LanePartials.LANES] and all(m.dim != 1 for m in known.warp):
+            return known
+    rows, columns = shape_of(op.value.type)
+    return accumulator((rows, columns), warps)
