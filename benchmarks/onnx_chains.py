@@ -25,7 +25,11 @@ OPSET = 20
 
 @dataclass(frozen=True)
 class Step:
-    """An operator: `@` is the result before it, `^` that before the round, `%2` the third in it."""
+    """An operator.
+
+    `@` is the result before it, `^` that before the round, `%2` that of the third in the round, and
+    `%2.1` its second output.
+    """
 
     op: str
     inputs: tuple[str, ...] = ("@",)
@@ -52,6 +56,8 @@ KINDS: dict[str, tuple[Step, ...]] = {
     "ConvTranspose": step("ConvTranspose", "w", **SAME),
     "MaxPool": step("MaxPool", **WINDOW, dilations=[1, 1], storage_order=0),
     "MaxPool, ceil_mode": step("MaxPool", **WINDOW, ceil_mode=1),
+    "MaxPool, dilations, ceil_mode": step("MaxPool", **WINDOW | {"pads": [0] * 4},
+                                          dilations=[2, 2], ceil_mode=1),
     "AveragePool": step("AveragePool", **WINDOW, count_include_pad=1, ceil_mode=0),
     "Slice, from 1": step("Slice", "one", "most", "row"),
     "Slice, to a number": step("Slice", "one", "far", "row"),
@@ -64,11 +70,27 @@ KINDS: dict[str, tuple[Step, ...]] = {
     "Slice, backward, within": step("Slice", "before", "zero", "row", "last"),
     "Slice, backward, steps": step("Slice", "last", "front", "row", "before"),
     "Slice, backward from -2": step("Slice", "before", "front", "row", "last"),
+    "Slice, backward from -2, steps": step("Slice", "before", "front", "row", "before"),
+    "Slice, backward, five by two": step("Slice", "last", "fifth", "row", "before"),
+    "Slice, within, two axes": step("Slice", "ones2", "lasts2", "axes2"),
+    "Slice, steps, two axes": step("Slice", "ones2", "mosts2", "axes2", "twos2"),
     "Split": step("Split", outputs=2, axis=2, num_outputs=2),
     "Split in 3": step("Split", outputs=3, axis=2, num_outputs=3),
     "Split in 4": step("Split", outputs=4, axis=2, num_outputs=4),
     "Split in 7": step("Split", outputs=7, axis=2, num_outputs=7),
+    "Split in 12": step("Split", outputs=12, axis=2, num_outputs=12),
+    "Split in 2, the second": (Step("Split", ("@",), {"axis": 2, "num_outputs": 2}, 2),
+                               Step("Relu", ("%0.1",))),
+    "Split in 3, the second": (Step("Split", ("@",), {"axis": 2, "num_outputs": 3}, 3),
+                               Step("Relu", ("%0.1",))),
+    "Split in 4, the last": (Step("Split", ("@",), {"axis": 2, "num_outputs": 4}, 4),
+                             Step("Relu", ("%0.3",))),
+    "Split in 4, joined": (Step("Split", ("@",), {"axis": 2, "num_outputs": 4}, 4),
+                           Step("Concat", ("%0", "%0.1", "%0.2", "%0.3"), {"axis": 2})),
+    "Split in 4, added up": (Step("Split", ("@",), {"axis": 2, "num_outputs": 4}, 4),
+                             Step("Sum", ("%0", "%0.1", "%0.2", "%0.3"))),
     "Concat": step("Concat", "x", axis=2),
+    "Concat, a symbol each": step("Concat", "v{}", axis=2),
     "Gather": step("Gather", "places", axis=2),
     "Pad": step("Pad", "around"),
     "Resize, twice": step("Resize", "", "double"),
@@ -120,7 +142,11 @@ def nodes_of(steps: tuple[Step, ...], count: int) -> list[NodeProto]:
         one = steps[i % len(steps)]
         first = last if i % len(steps) == 0 else first
         start = i - i % len(steps)
-        names = {"@": last, "^": first, **{f"%{k - start}": f"t{k}" for k in range(start, i)}}
+        names = {"@": last, "^": first}
+        for k in range(start, i):
+            made = nodes[k].output
+            names[f"%{k - start}"] = made[0]
+            names.update({f"%{k - start}.{n}": name for n, name in enumerate(made)})
         inputs = [names.get(name, name.format(i)) for name in one.inputs]
         outputs = [f"t{i}", *(f"u{i}_{k}" for k in range(1, one.outputs))]
         nodes.append(helper.make_node(one.op, inputs, outputs, **one.attributes))
@@ -135,6 +161,7 @@ def model_of(steps: tuple[Step, ...], count: int) -> ModelProto:
     sizes: dict[str, list[int | str]] = {
         "x": ["B", 4, "H", "W"], "w": [4, 4, 3, 3], "square": ["W", "W"], "mask": ["B", 1, 1, 1],
         **{f"w{i}": [f"A{i}", f"B{i}"] for i in range(count)},
+        **{f"v{i}": ["B", 4, f"C{i}", "W"] for i in range(count)},
     }  # fmt: skip
     floats, booleans = TensorProto.FLOAT, TensorProto.BOOL
     inputs = [
@@ -145,8 +172,9 @@ def model_of(steps: tuple[Step, ...], count: int) -> ModelProto:
     numbers: dict[str, Any] = {
         "zero": [0], "one": [1], "two": [2], "row": [2], "last": [-1], "far": [10**6],
         "most": [2**63 - 1], "front": [-(2**63)], "before": [-2],
-        "places": [0, 2, 1], "around": [0, 0, 1, 1, 0, 0, 1, 1],
-        "ones": [1, 1, 1, 1], "to": [0, 0, -1, 4],
+        "fifth": [-5], "ones2": [1, 1], "twos2": [2, 2], "lasts2": [-1, -1],
+        "mosts2": [2**63 - 1] * 2, "axes2": [2, 3], "places": [0, 2, 1],
+        "around": [0, 0, 1, 1, 0, 0, 1, 1], "ones": [1, 1, 1, 1], "to": [0, 0, -1, 4],
         "first": 0, "third": 2, "fourth": 3, "four": [4],
     }  # fmt: skip
     arrays: dict[str, np.ndarray] = {

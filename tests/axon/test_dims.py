@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tawa.axon.sizes.choices import joined, largest, smallest
+from tawa.axon.sizes.chunks import chunks
 from tawa.axon.sizes.dims import Dim, exact_quotient
 from tawa.axon.sizes.shapes import evaluate
 from tawa.functional.terms import Variable
@@ -25,8 +26,12 @@ def terms(draw: st.DrawFn, depth: int = 3) -> tuple[Dim, object]:
             return Dim.of(number), number
         variable = draw(st.sampled_from(VARIABLES))
         return Dim.of(variable), variable
-    operator = draw(st.sampled_from(["+", "-", "*", "//", "max"]))
+    operator = draw(st.sampled_from(["+", "-", "*", "//", "max", "chunk"]))
     left, one = draw(terms(depth - 1))
+    if operator == "chunk":
+        size, count = largest([left, Dim.of(0)]), draw(st.integers(2, 5))
+        index = draw(st.integers(0, count - 1))
+        return chunks(size, count)[index], ("chunk", ("max", one, 0), (count, index))
     if operator == "//":
         number = draw(st.integers(1, 6))
         return left // number, ("//", one, number)
@@ -46,6 +51,10 @@ def compute(tree: object, known: dict[Variable, int]) -> int:
         assert isinstance(tree, int)
         return tree
     operator, left, right = tree
+    if operator == "chunk":
+        size, (count, index) = compute(left, known), right
+        each = -(-size // count)
+        return min(each, max(size - each * index, 0))
     a, b = compute(left, known), compute(right, known)
     return {"+": a + b, "-": a - b, "*": a * b, "max": max(a, b), "//": a // (b or 1)}[operator]
 

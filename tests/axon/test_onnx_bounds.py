@@ -27,9 +27,9 @@ from tests.axon.test_onnx_sound import (
 from tests.axon.test_onnx_sound import onnx_random as runtimes
 from tests.work import calls_made
 
-from tawa.axon.onnx import context
 from tawa.axon.onnx.graph import ModelInference
 from tawa.axon.onnx.shapes import ModelShapes
+from tawa.axon.sizes import polynomials
 from tawa.axon.sizes.choices import largest, smallest
 from tawa.axon.sizes.dims import ONE, ZERO, Dim, total
 from tawa.axon.sizes.shapes import evaluate
@@ -68,7 +68,7 @@ def number_computed(*steps: tuple[str, str, str]) -> onnx.ModelProto:
 def test_sizes_that_grow_without_bounds_are_unknown(
     model: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(context, "MAX_WEIGHT", 64)
+    monkeypatch.setattr(polynomials, "MAX_WEIGHT", 64)
     found: list[ModelShapes] = []
     assert calls_made(lambda: found.append(shapes_of(model))) < 10_000_000
     shapes = found[0]

@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 from onnx import TensorProto, helper
 
-from tawa.axon.onnx.context import Context, is_long
+from tawa.axon.onnx.context import Context
 from tawa.axon.onnx.progressions import Block, Progression, stretched
 from tawa.axon.onnx.provided import EXACT_UP_TO, Number, out_of, shared_kind
 from tawa.axon.onnx.values import MAX_CONTENTS, Array, Dims, Value, object_array
@@ -64,11 +64,11 @@ def listed(items: list[Dim], shape: tuple[int, ...], element: int) -> Array:
 def are_long(value: Value) -> bool:
     """Whether contents are too many to keep, or have a size that is not kept."""
     if value.progression is not None:
-        return any(is_long(part) for block in value.progression for part in block.parts())
+        return any(part.is_long for block in value.progression for part in block.parts())
     contents = value.contents
     if contents is None or contents.size > MAX_CONTENTS or contents.dtype != object:
         return contents is not None and contents.size > MAX_CONTENTS
-    return any(isinstance(item, Dim) and is_long(item) for item in contents.ravel())
+    return any(isinstance(item, Dim) and item.is_long for item in contents.ravel())
 
 
 # Floats.

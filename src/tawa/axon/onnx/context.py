@@ -22,15 +22,6 @@ from tawa.base.decorated import Registering
 from tawa.base.errors import TawaError
 from tawa.functional.terms import Origin, Term, Variable
 
-MAX_WEIGHT = 256
-"""Symbols and numbers that a size is written with: longer ones are not kept, as they may grow."""
-
-MAX_DEPTH = 96
-"""Quotients, maxima and the like in each other, each of which takes some calls to look into."""
-
-MAX_NUMBER = 2**63
-"""The largest number that a tensor of integers can contain, of either sign."""
-
 MAX_CHOICES = 64
 """Sizes of which one is the size of what is broadcast: more are not kept."""
 
@@ -181,7 +172,7 @@ class Context:
         """A size, or one that nothing is known of in the place of what is too long to say."""
         chosen = dim.sole_factor if dim.chooses else None
         choices = len(chosen.parts()) if isinstance(chosen, Atom) else 1
-        return self.fresh() if is_long(dim) or choices > MAX_CHOICES else dim
+        return self.fresh() if dim.is_long or choices > MAX_CHOICES else dim
 
     def fresh_dims(self, rank: int) -> list[Dim]:
         """Sizes that nothing is known of. Raises IllFormed for more than a tensor can have."""
@@ -318,15 +309,6 @@ LIST_TYPES = {
     AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS, AttributeProto.TENSORS,
     AttributeProto.GRAPHS,
 }  # fmt: skip
-
-
-def is_long(dim: Dim) -> bool:
-    """Whether a size is not kept: for its terms, or for numbers that no size and no tensor can be.
-
-    Nothing is left of a size that is divided by such a number, and a multiple is 0 or too large.
-    """
-    weight, depth, magnitude = dim.extent
-    return weight > MAX_WEIGHT or depth > MAX_DEPTH or magnitude > MAX_NUMBER
 
 
 def product(dims: Sequence[Dim]) -> Dim:

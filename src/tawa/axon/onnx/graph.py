@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, islice
+from operator import attrgetter
 
 import numpy as np
 import onnx
@@ -38,7 +39,6 @@ from tawa.axon.onnx.context import (
     IllFormed,
     Room,
     Undefined,
-    is_long,
 )
 from tawa.axon.onnx.deadline import SECONDS, SECONDS_A_NODE, Deadline
 from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
@@ -66,6 +66,9 @@ RULE_MODULES = (
 
 MAX_CALLS = 64
 """Functions that call each other deeper than this are taken to call themselves."""
+
+IS_LONG = attrgetter("is_long")
+"""Whether a size is not kept."""
 
 OWN_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 """The domains whose operators are all known; others may have any."""
@@ -415,7 +418,7 @@ class Walk:
         for dim in value.dims or ():
             if dim.constant is not None and abs(dim.constant) > MAX_SIZE:
                 raise ill_formed(label, "a size of more than 64 bits")
-        if any(map(is_long, value.dims or ())):
+        if any(map(IS_LONG, value.dims or ())):
             value = replace(value, dims=tuple(map(context.bounded, value.dims or ())))
         return value.without_contents() if are_long(value) else value
 

@@ -11,6 +11,7 @@ from tawa.axon.onnx.context import Context, IllFormed, dims_array, rule
 from tawa.axon.onnx.progressions import MAX_BLOCKS, Block, Progression, progression
 from tawa.axon.onnx.sequences import each_of, one_of
 from tawa.axon.onnx.values import Array, Dims, Value, tensor
+from tawa.axon.sizes.chunks import joined_parts
 from tawa.axon.sizes.dims import ONE, ZERO, Dim, total
 
 
@@ -34,7 +35,7 @@ def concat(context: Context) -> Value | None:
     if shared is None:
         return None
     result = list(shared)
-    result[axis] = total(sizes) if len(sizes) == len(along) else context.fresh()
+    result[axis] = joined_parts(sizes) if len(sizes) == len(along) else context.fresh()
     contents = _joined(context, axis)
     if contents is None and len(result) == 1:
         element = context.value(0).element

@@ -54,13 +54,23 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             alike = (room % strides[i]).constant == 0
             found.append(room // strides[i] + 1 if alike else context.fresh())
         elif rounds_up:
-            started = (size + pads[i] - 1) // strides[i] + 1
-            found.append(smallest([ceil_quotient(room, strides[i]) + 1, started]))
+            found.append(_begun(size, room - size, pads[i], strides[i]))
         else:
             is_sure = room.constant is None or room.constant >= 0 or is_convolution
             found.append(room // strides[i] + 1 if is_sure else context.fresh())
             context.rooms += [] if is_convolution else [Room(room, strides[i])]
     return found
+
+
+def _begun(size: Dim, room: Dim, padding: int, stride: int) -> Dim:
+    """How often a window fits or sticks out, but not where it would begin behind the end.
+
+    `room` is what is more for it than the size.
+    """
+    if room.constant is None:
+        started = (size + padding - 1) // stride + 1
+        return smallest([ceil_quotient(size + room, stride) + 1, started])
+    return (size + min(room.constant + stride - 1, padding - 1)) // stride + 1
 
 
 def _check_window(kernel: list[Dim], rank: int) -> None:

@@ -12,14 +12,9 @@ from tawa.axon.onnx.progressions import sliced
 from tawa.axon.onnx.provided import Number
 from tawa.axon.onnx.structure import bounds, part_of
 from tawa.axon.onnx.values import Array, Value, tensor
-from tawa.axon.sizes.choices import (
-    incomparable,
-    largest,
-    largest_options,
-    smallest,
-    smallest_options,
-)
-from tawa.axon.sizes.dims import ZERO, Dim, ceil_quotient, total
+from tawa.axon.sizes.choices import largest, smallest
+from tawa.axon.sizes.chunks import chunks
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, ceil_quotient, total
 
 OPEN_ENDS = (2**31 - 1, 2**63 - 1)
 """Ends of slices that onnxruntime reads as "all that is left", even backwards; NumPy doesn't."""
@@ -71,43 +66,7 @@ def _parts(context: Context, size_: Dim) -> list[Dim]:
         raise IllFormed(f"`num_outputs` is {count} and it has {outputs} outputs")
     if context.opset < 18:
         return [part_of(context, size_, count)] * count
-    each = ceil_quotient(size_, count)
-    return _equal_parts(context, size_, each, count)
-
-
-def _equal_parts(context: Context, size_: Dim, each: Dim, count: int) -> list[Dim]:
-    """Parts of a size, of which the last ones may be smaller, or nothing.
-
-    What is left for a part shrinks from one to the next. So parts between two of which nothing
-    is known but that they are `min(each, max(left, 0))` are so too. The first part is never more
-    than there is, and what is left for the last one is never more than a part.
-    """
-    is_size = context.not_below(size_, 0)
-
-    def part(index: int) -> tuple[Dim, bool]:
-        left = size_ - each * index
-        is_left = (is_size and index == 1) or context.not_below(left, 0)
-        rest = left if is_left else largest([left, ZERO])
-        found = rest if is_size and index == count - 1 else smallest([each, rest])
-        is_open = set(largest_options(rest)) == {left, ZERO}
-        return found, is_open and set(smallest_options(found)) == {each, rest}
-
-    found = [each] * count
-    first, last = 1, count - 1
-    while first <= last:
-        found[first], undecided = part(first)
-        first += 1
-        if undecided:
-            break
-    while first <= last:
-        found[last], undecided = part(last)
-        last -= 1
-        if undecided:
-            break
-    for index in range(first, last + 1):
-        rest = incomparable([size_ - each * index, ZERO])
-        found[index] = -incomparable([-each, -rest])
-    return found
+    return chunks(size_, count)
 
 
 @rule("Slice")
@@ -195,7 +154,7 @@ class Bounds:
             self.assumed.append(bound + 1)
         return bound
 
-    def left(self, first: Dim, size: Dim) -> tuple[Dim | None, Dim]:
+    def left(self, first: Dim | None, size: Dim) -> tuple[Dim | None, Dim]:
         """Where a slice begins and what it leaves, if that is known."""
         if not self.assumed:
             return first, size
@@ -216,8 +175,11 @@ def _slice_size(
     bounds_ = Bounds(context, size_, (start, stop, step))
     if step < 0:
         return _backward(bounds_, start, stop, -step)
-    first = largest([bounds_.counted(start, 0, size_), ZERO])
-    last = largest([bounds_.counted(stop, 0, size_), ZERO])
+    begin, end = bounds_.counted(start, 0, size_), bounds_.counted(stop, 0, size_)
+    from_end, is_open = (stop.constant or 0) < 0, (stop.constant or 0) >= OPEN_ENDS[0]
+    if (start.constant or 0) > 0 and (from_end or (is_open and step > 1)):
+        return begin, largest([ceil_quotient(end - begin, step), ZERO])  # nothing where they cross
+    first, last = largest([begin, ZERO]), largest([end, ZERO])
     if (start.constant or -1) < 0 or size_.weight <= SHORT:
         first = smallest([first, size_])
     # Else a start behind the end makes the distance negative: the slice is empty anyway. Of short
@@ -233,16 +195,33 @@ def _backward(of: Bounds, start: Dim, stop: Dim, step: int) -> tuple[Dim | None,
         return None, context.fresh()
     first = of.counted(start, 0, size_ - 1)
     last = largest([of.counted(stop, -1, size_ - 1), Dim.of(-1)])
+    is_inside = start.constant is None or start.constant >= -1
+    if start.constant is not None and start.constant < 0 and size_.weight <= SHORT:
+        is_open, count = last.constant == -1, start.constant - (stop.constant or 0)
+        if is_open or ((stop.constant or 0) < 0 and count > 0):
+            left = _from_end(size_, start.constant, step, None if is_open else count)
+            progresses = context.value(0).progression is not None
+            return of.left(largest([first, ZERO]) if progresses else None, left)
     if start.constant != -1:
         first = largest([first, ZERO])
     if start.constant is None or start.constant >= 0:
         first = smallest([first, size_ - 1])
     left = largest([ceil_quotient(first - last, step), ZERO])
-    is_inside = start.constant is None or start.constant >= -1
     if is_inside or context.not_below(last, 0) or context.not_below(size_, 1):
         return of.left(first, left)
-    # There is nothing at the start of what is empty.
     return of.left(first, smallest([left, size_]) if size_.weight <= SHORT else context.fresh())
+
+
+def _from_end(size_: Dim, start: int, step: int, count: int | None) -> Dim:
+    """What a slice backward leaves that begins at a place counted from the end.
+
+    It ends at the front, or has gone so far. It begins at the front at least, unless there is
+    nothing.
+    """
+    left = ceil_quotient(size_ + start + 1, step)
+    if count is not None:
+        left = smallest([left, Dim.of(-(-count // step))])
+    return left if start == -1 else largest([left, smallest([size_, ONE])])
 
 
 def _sliced(

@@ -80,6 +80,13 @@ class Largest(Atom):
         """The weakest bound of an option."""
         return _weakest(option.most() for option in self.options)
 
+    def divided(self, sign: int, more: int, divisor: int) -> Dim | None:
+        """The largest or the smallest quotient, if one of two options is cut to a number."""
+        if len(self.options) > 2 or not any(map(_is_cut_to_number, self.options)):
+            return None
+        quotients = [(option * sign + more) // divisor for option in self.options]
+        return largest(quotients) if sign > 0 else smallest(quotients)
+
     def choices(self) -> tuple[Dim, ...]:
         """The options."""
         return self.options
@@ -276,10 +283,38 @@ def smallest(options: Iterable[Dim]) -> Dim:
     if len(options) > 2 or any(map(_is_least, options)):
         return -largest([-option for option in options])
     one, other = options
+    found = _cut_option(one, other) or _cut_option(other, one)
+    if found is not None:
+        return found
     first = _larger(other, one)
     if first is None:
         return -incomparable([-one, -other])
     return one if first is other else other
+
+
+def _is_cut_to_number(dim: Dim) -> bool:
+    """Whether it is a number, or the smallest of that and of dimensions."""
+    return dim.constant is not None or any(
+        option.constant is not None for option in smallest_options(dim)
+    )
+
+
+def _cut_option(dim: Dim, number: Dim) -> Dim | None:
+    """The smaller of a maximum and a number, if it is an option: one cut to this number already.
+
+    So `min(max(x - 1, min(x, 1)), 1)` is `min(x, 1)`.
+    """
+    options = largest_options(dim) if number.constant is not None else ()
+    for cut in options:
+        bounds = smallest_options(cut)
+        if number in bounds and all(
+            bound is number or _not_below(bound, option)
+            for bound in bounds
+            for option in options
+            if option is not cut
+        ):
+            return cut
+    return None
 
 
 def _is_least(dim: Dim) -> bool:

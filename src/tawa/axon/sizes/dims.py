@@ -506,6 +506,9 @@ def _quotient_by_number(top: Dim, divisor: int, more: int = 0) -> Dim:
     if inner is not None:
         floor, by = inner
         return _quotient_by_number(floor.numerator, by * divisor, by * (top.offset + more))
+    atom, sign = top.signed_atom
+    if atom is not None and (found := atom.divided(sign, top.offset + more, divisor)) is not None:
+        return found
     whole, rest = ZERO, top.symbols
     number, offset = divmod(top.offset + more, divisor)
     if divisor == 1 or rest.counted_factor is None:

@@ -91,6 +91,10 @@ class Atom(Interned):
         """A number that the atom is provably not above, if any."""
         return None
 
+    def divided(self, sign: int, more: int, divisor: int) -> Dim | None:
+        """`(sign * self + more) // divisor` for a positive number, if it is better in parts."""
+        return None
+
     def choices(self) -> tuple[Dim, ...]:
         """The dimensions of which the atom is the largest."""
         return ()
@@ -122,10 +126,13 @@ def factor_key(factor: Factor) -> tuple[object, ...]:
 def monomial_key(monomial: Monomial) -> tuple[object, ...]:
     """Orders the monomials of a polynomial: by degree, then lexicographically.
 
-    Division of polynomials needs an order that multiplication keeps.
+    Division of polynomials needs an order that multiplication keeps. Two keys are compared once to
+    find where they differ, and again there: so they are as flat as can be.
     """
-    degree = sum(power for _, power in monomial)
-    return (-degree, *((factor_key(factor), -power) for factor, power in monomial))
+    key: list[object] = [-sum(power for _, power in monomial)]
+    for factor, power in monomial:
+        key += (factor_key(factor), -power)
+    return tuple(key)
 
 
 def join(left: Monomial, right: Monomial) -> Monomial:

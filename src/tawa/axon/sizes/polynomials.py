@@ -9,11 +9,20 @@ from math import gcd
 from typing import Self
 
 from tawa.axon.sizes.interned import Interned, once
-from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key, united
+from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key
 from tawa.functional.terms import Term, Variable
 
 MOST_GROWING = 4
 """How many variables are kept that make a dimension as large as one likes."""
+
+MAX_WEIGHT = 256
+"""Symbols and numbers that a size is written with: longer ones are not kept, as they may grow."""
+
+MAX_DEPTH = 96
+"""Quotients, maxima and the like in each other, each of which takes some calls to look into."""
+
+MAX_NUMBER = 2**63
+"""The largest number that a tensor of integers can contain, of either sign."""
 
 SMALL = {"dim": 1, "count": 0, "integer": -2}
 """A small number that a variable of a kind can be."""
@@ -50,7 +59,7 @@ class Polynomial(Interned, Term):
     @once
     def key(self) -> tuple[object, ...]:
         """Orders dimensions."""
-        return tuple([(monomial_key(monomial), c) for monomial, c in self.terms])
+        return tuple([part for monomial, c in self.terms for part in (monomial_key(monomial), c)])
 
     @property
     def symbols(self) -> Self:
@@ -73,6 +82,16 @@ class Polynomial(Interned, Term):
             return None
         factor, power = monomial[0]
         return factor if power == 1 else None
+
+    @property
+    def signed_atom(self) -> tuple[Atom | None, int]:
+        """The atom that this or its negative is plus a number, with its sign, or None."""
+        terms = self.terms[:-1] if self.offset else self.terms
+        if len(terms) == 1 and terms[0][1] in (1, -1) and len(terms[0][0]) == 1:
+            factor, power = terms[0][0][0]
+            if power == 1 and isinstance(factor, Atom):
+                return factor, terms[0][1]
+        return None, 0
 
     @property
     def sole_factor(self) -> Factor | None:
@@ -108,30 +127,58 @@ class Polynomial(Interned, Term):
     @once
     def chooses(self) -> bool:
         """Whether it depends on which of several dimensions is chosen."""
-        if self.offset:
-            return self.symbols.chooses
-        return any(isinstance(factor, Atom) and factor.has_choice for factor in self.factors)
+        self._look_inside()
+        return self.__dict__["chooses"]
 
     @once
     def extent(self) -> Extent:
         """How much it is to write."""
-        if self.offset:
-            weight, depth, magnitude = self.symbols.extent
-            return weight + 1, depth, max(magnitude, abs(self.offset))
-        factor = self.counted_factor
-        if factor is not None:
-            return factor.extent if isinstance(factor, Atom) else (1, 0, 1)
+        self._look_inside()
+        return self.__dict__["extent"]
+
+    @once
+    def free(self) -> dict[Variable, None]:
+        """The variables in order, each once."""
+        self._look_inside()
+        return self.__dict__["free"]
+
+    def _look_inside(self) -> None:
+        """Find out what every factor has a part in: mostly all of it is asked for."""
+        state, factor = self.__dict__, self.sole_factor
+        if isinstance(factor, Atom):
+            state["extent"], state["free"] = factor.extent, factor.free
+            state["chooses"] = factor.has_choice
+            return
         weight = depth = magnitude = 0
+        chooses = False
+        free: dict[Variable, None] = {}
         for monomial, c in self.terms:
-            magnitude = max(magnitude, abs(c))
+            if not -magnitude <= c <= magnitude:
+                magnitude = abs(c)
+            if not monomial:
+                weight += 1
             for factor, power in monomial:
                 if isinstance(factor, Atom):
                     inner, deep, large = factor.extent
                     weight += power * inner
                     depth, magnitude = max(depth, deep), max(magnitude, large)
+                    chooses = chooses or factor.has_choice
+                    free.update(factor.free)
                 else:
                     weight += power
-        return weight, depth, magnitude
+                    free[factor] = None
+        state["extent"] = (weight, depth, magnitude)
+        state["chooses"], state["free"] = chooses, free
+
+    @once
+    def is_long(self) -> bool:
+        """Whether it is not kept: for its terms, or for numbers that no size and no tensor can be.
+
+        Nothing is left of a size that is divided by such a number, and a multiple is 0 or too
+        large.
+        """
+        weight, depth, magnitude = self.extent
+        return weight > MAX_WEIGHT or depth > MAX_DEPTH or magnitude > MAX_NUMBER
 
     @property
     def weight(self) -> int:
@@ -174,16 +221,6 @@ class Polynomial(Interned, Term):
         for monomial, _ in self.terms:
             for factor, _ in monomial:
                 yield from factor.variables()
-
-    @once
-    def free(self) -> dict[Variable, None]:
-        """The variables in order, each once."""
-        if self.offset:
-            return self.symbols.free
-        terms = self.terms
-        if len(terms) == 1 and len(terms[0][0]) == 1:
-            return free_of(terms[0][0][0][0])
-        return united([free_of(factor) for factor in self.factors])
 
     def plus(self, number: int) -> Self:
         """The sum with a number, which is the last term."""

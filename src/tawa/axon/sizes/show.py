@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tawa.axon.sizes.choices import Joined, Largest
+from tawa.axon.sizes.chunks import Chunk
 from tawa.axon.sizes.conditional import Unless
 from tawa.axon.sizes.constraints import (
     AtLeast,
@@ -162,6 +163,8 @@ class AxonPrinter(TypePrinter):
                 if _is_minimum(factor):
                     return f"min({', '.join(self.dim(-option) for option in options)})"
                 return f"max({', '.join(self.dim(option) for option in options)})"
+            case Chunk():
+                return self.dim(factor.chosen)
             case Joined(options):
                 return f"({' & '.join(self.dim(option) for option in options)})"
             case Scaled(dim, scale):
@@ -169,10 +172,8 @@ class AxonPrinter(TypePrinter):
             case Unless(dim, _, _):
                 inner = dim.sole_factor
                 return self.factor(inner) if isinstance(inner, Unless) else f"({self.dim(dim)})"
-            case Size(variable):
-                return f"size(..{self.name(variable)})"
-            case Rank(variable):
-                return f"rank(..{self.name(variable)})"
+            case Size(variable) | Rank(variable):
+                return f"{type(factor).__name__.lower()}(..{self.name(variable)})"
             case _:
                 return str(factor)
 
