@@ -21,6 +21,7 @@ from tawa.aref.dialect.ops import (
     Consumed,
     GetEnter,
     LanePartials,
+    ViewChange,
     ViewRead,
 )
 from tawa.base.types import byte_size, element_of, shape_of
@@ -313,7 +314,8 @@ def _reads(get: Operation) -> list[Operation]:
     """The reads of a slot's tiles, which go with its get unless they go with a product."""
     if not isinstance(get, GetEnter):
         return []
-    return list(dict.fromkeys(use.operation for view in get.views for use in view.uses))
+    users = (use.operation for view in get.views for use in view.uses)
+    return list(dict.fromkeys(op for op in users if isinstance(op, ViewRead | ViewChange)))
 
 
 def _companions(dot: Dot) -> set[Operation]:
@@ -490,10 +492,14 @@ def _memory_edges(node_of: dict[Operation, Node]) -> Iterator[Edge]:
 
 def _readers_before(op: Operation) -> list[Operation]:
     """The ops that read a slot which `op` returns: no operand says that they come first."""
-    if not isinstance(op, Consumed) or not isinstance(op.token.owner, GetEnter):
-        return []
-    found = [use.operation for view in op.token.owner.views for use in view.uses]
+    get = op.token.owner if isinstance(op, Consumed) else None
+    return readers_of(get) if isinstance(get, GetEnter) else []
+
+
+def readers_of(get: GetEnter) -> list[Operation]:
+    """The ops that read a slot's tiles, each after what changes how it reads them."""
+    found = [use.operation for view in get.views for use in view.uses]
     for reader in found:
-        if isinstance(reader, (ViewRead, ViewLike)):
+        if isinstance(reader, ViewRead | ViewChange | ViewLike):
             found += [use.operation for use in reader.results[0].uses]
     return found

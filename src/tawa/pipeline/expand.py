@@ -15,7 +15,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
-from tawa.aref.dialect.ops import GetEnter, ViewRead, Views
+from tawa.aref.dialect.ops import GetEnter, ViewChange, ViewRead, Views
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.walking import every
@@ -151,8 +151,9 @@ class Expansion:
         op = value.owner
         if isinstance(op, GetEnter) and value is not op.token and self.inside(op.token):
             return self._view_again(op, value, iteration, find)
-        if not isinstance(op, Operation) or not stays_in_memory(value):
+        if not isinstance(op, ViewChange) and not stays_in_memory(value):
             return None
+        assert isinstance(op, Operation)
         if isinstance(op, ViewRead):
             assert isinstance(op.view, OpResult)
             get = op.view.op

@@ -34,13 +34,12 @@ from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.walking import every
 from tawa.machine.chips import SM_90A
-from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy
+from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy, readers_of
 from tawa.pipeline.expand import Expansion, Key, Schedule
 from tawa.tile.dialect.ops import (
     Dot,
     Reshape,
     Trans,
-    ViewLike,
 )
 
 LARGE = SM_90A.tile_elements
@@ -236,14 +235,7 @@ class _Flattening:
         found: list[Operation] = []
         for op in self.after:
             if isinstance(op, Consumed) and isinstance(op.token.owner, GetEnter):
-                work: list[SSAValue] = list(op.token.owner.views)
-                readers: set[Operation] = set()
-                while work:
-                    for use in work.pop().uses:
-                        readers.add(use.operation)
-                        if isinstance(use.operation, (ViewRead, ViewLike)):
-                            work += use.operation.results
-                if not readers & drained:
+                if not drained.intersection(readers_of(op.token.owner)):
                     found.append(op)
         return found
 
