@@ -5,8 +5,9 @@
 Draws after a warm-up, all in double precision. An effective sample is counted for the quantity of
 which there are fewest. Times are of second calls, so without compilation, from the starts of the
 chains to their draws on the host, warm-up included; `call_ms` is of the whole call, with its
-diagnostics. Peers run in processes of their own, with a time limit. Before that, chains on the
-GPU are compared with those of the CPU, bit for bit. Rows go to `results/cuppl-chains.jsonl`.
+diagnostics. Effective samples are ArviZ's `bulk`. Peers run in processes of their own, with a time
+limit. Before that, chains on the GPU are compared with those of the CPU, bit for bit. Rows go to
+`results/cuppl-chains.jsonl`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from cuppl_nuts_models import PROGRAMS, observed
 from rows import commit
 
 from tawa import cuppl
-from tawa.cuppl.results.chains import effective_sample_size, r_hat
+from tawa.cuppl.results.chains import bulk_sample_size, r_hat
 from tawa.runtime import driver
 
 HERE = Path(__file__).parent
@@ -51,7 +52,7 @@ def same_draws(model: cuppl.Model, data: dict[str, Any]) -> bool:
 def summary(columns: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
     """Facts about draws, (chains, draws) of each quantity."""
     return {
-        "ess": round(min(effective_sample_size(one) for one in columns)),
+        "ess": round(min(bulk_sample_size(one) for one in columns)),
         "r_hat": round(max(r_hat(one) for one in columns), 4),
         "means": [float(f"{one.mean():.5g}") for one in columns],
         "sds": [float(f"{one.std():.5g}") for one in columns],

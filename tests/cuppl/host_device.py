@@ -112,6 +112,48 @@ static int warp_choose(int point) {
   return (int)warp_reduce(point == IDLE ? 0 : point + 1, true) - 1;
 }
 """
+TOGETHER = """
+static unsigned long long words[WARP];
+// The word of each lane, for all lanes; in between, lanes run one after the other.
+static void warp_sync() { __syncthreads(); }
+static void tell(unsigned long long word) {
+  __syncthreads();
+  words[threadIdx.x] = word;
+  __syncthreads();
+}
+static bool warp_all(bool yes) {
+  tell(yes);
+  for (unsigned lane = 0; lane < WARP; ++lane) yes = yes && words[lane];
+  return yes;
+}
+static bool warp_any(bool yes) { return !warp_all(!yes); }
+static long long rounds;  // in which lanes have shared a loop over data
+extern "C" long long rounds_so_far() { return rounds; }
+static unsigned warp_add(unsigned word) {
+  if (threadIdx.x == 0) ++rounds;
+  tell(word);
+  word = 0;
+  for (unsigned lane = 0; lane < WARP; ++lane) word += words[lane];
+  return word;
+}
+static unsigned warp_max(unsigned word) {
+  tell(word);
+  for (unsigned lane = 0; lane < WARP; ++lane) word = words[lane] > word ? words[lane] : word;
+  return word;
+}
+static unsigned warp_min(unsigned word) { return ~warp_max(~word); }
+static unsigned warp_match(unsigned word) {
+  tell(word);
+  unsigned same = 0;
+  for (unsigned lane = 0; lane < WARP; ++lane) same |= (unsigned)(words[lane] == word) << lane;
+  return same;
+}
+static double warp_word(double x, int lane) {
+  tell(__double_as_longlong(x));
+  return __longlong_as_double(words[lane]);
+}
+static int first_of(unsigned lanes) { return __builtin_ctz(lanes); }
+"""
 LAUNCH = """
 static std::function<void()> kernel_;
 static void thread_main() {
@@ -128,9 +170,11 @@ static void run_block() {
     makecontext(&threads[t], thread_main, 0);
     ended[t] = false;
   }
-  for (bool all = false; !all;) {
+  for (bool all = false, forward = false; !all;) {
     all = true;
-    for (unsigned t = 0; t < BLOCK; ++t) {
+    forward = !forward;  // lanes that should have met notice it in either order
+    for (unsigned k = 0; k < BLOCK; ++k) {
+      unsigned t = forward ? k : BLOCK - 1 - k;
       if (ended[t]) continue;
       threadIdx.x = t;
       swapcontext(&caller, &threads[t]);
@@ -253,13 +297,25 @@ class HostDevice:
 
 
 class HostChains(HostDevice):
-    """A device for chains, whose warps have three lanes with a chain and one without."""
+    """A device for chains, whose warps have three lanes with a chain and one without.
+
+    With `lanes`, all lanes of a warp share a chain.
+    """
 
     warps = 1
 
-    def __init__(self, lowered: Lowered, folder: Path) -> None:
-        self.warp = BLOCK
-        source = chains_source(lowered, SHIM + f"#define WARP {BLOCK}\n", BLOCK) + LAUNCH
+    def __init__(self, lowered: Lowered, folder: Path, lanes: int = 0) -> None:
+        self.warp = self.block = lanes or BLOCK
+        self.together = lanes > 0
+        shim = SHIM.replace("[BLOCK]", f"[{self.block}]") + f"#define WARP {self.block}\n"
+        source = chains_source(lowered, shim, self.block, TOGETHER if lanes else None) + LAUNCH
         self.library = compiled(source, ["run_chains"], folder)
         self.arrays: dict[int, npt.NDArray[np.int64]] = {}
         self.launched: list[str] = []
+
+    @property
+    def rounds(self) -> int:
+        """How often the lanes of a warp have run turns of a loop over data."""
+        function = self.library.rounds_so_far
+        function.restype = ctypes.c_longlong
+        return function()

@@ -57,7 +57,7 @@ def chains_posterior(
         image = encode_inputs(model.elaborated, data or {})
         first = start(plan.seed, LEVELS)
         found, seconds = run_on_gpu(
-            model.chains_device(), first, image, plans, report,
+            model.chains_device(chains), first, image, plans, report,
             rivals_of(plans, partial(start, plan.seed, LEVELS)),
         )  # fmt: skip
         method += " on the GPU"

@@ -68,6 +68,7 @@ class Model:
         default_factory=dict[tuple[bool, int], tuple[Lowered, Any]]
     )
     _chains_device: Any = None
+    _chains_kernels: dict[bool, Any] = field(default_factory=dict[bool, Any])
 
     def __repr__(self) -> str:
         """The file, and the type of what runs."""
@@ -377,15 +378,15 @@ class Model:
             self._executables["gradient"] = Executable.build(lowered, GRADIENT)
         return self._executables["gradient"]
 
-    def chains_device(self) -> Any:
-        """Kernels of the differentiated program for the first GPU, compiled once."""
-        from tawa.cuppl.gpu.device import CudaDevice
-        from tawa.cuppl.gpu.source import CHAINS_BLOCK, chains_source
+    def chains_device(self, chains: int) -> Any:
+        """Kernels of the differentiated program, for so many chains on the first GPU.
 
-        if self._chains_device is None:
-            source = chains_source(self.gradient_code().lowered)
-            self._chains_device = CudaDevice(source, block=CHAINS_BLOCK)
-        return self._chains_device
+        They are compiled once for chains that have a lane, and once for those that have a warp.
+        """
+        from tawa.cuppl.gpu.chains import chains_kernels
+
+        lowered = self.gradient_code().lowered
+        return self._chains_device or chains_kernels(lowered, chains, self._chains_kernels)
 
     def use_chains_device(self, device: Any) -> None:
         """Run chains on this device from now on."""

@@ -362,7 +362,8 @@ class Function:
     """A function; the first block is its entry.
 
     `inline` asks the back ends to inline it, `outlined` asks LLVM not to; `may_fail` is set by
-    `finish`; `recursive` functions count their depth against the context's limit.
+    `finish`; `recursive` functions count their depth against the context's limit. `apart` names
+    the heads of loops whose turns do not depend on each other.
     """
 
     name: str
@@ -374,6 +375,7 @@ class Function:
     recursive: bool = False
     site: int = 0
     outlined: bool = False
+    apart: tuple[str, ...] = ()
 
     def copy(self) -> Function:
         """A function that passes may change; instructions are shared, as none changes one."""

@@ -1,7 +1,8 @@
-// Chains of NUTS or HMC: a lane runs what a thread of the CPU runs (`natives/nuts.py`).
+// Chains of NUTS or HMC: a lane runs what a thread of the CPU runs (`natives/nuts.py`), or all
+// lanes of a warp do, for one chain (TOGETHER).
 //
-// A warp has few chains, so that none of them waits long for the others: there are more warps than
-// the device runs at once before a warp gets a second one.
+// Where a chain has one lane, a warp has few chains, so that none of them waits long for the others:
+// there are more warps than the device runs at once before a warp gets a second one.
 
 enum {
   CHAINS = 0,    // how many
@@ -27,28 +28,41 @@ DEVICE void begin_chain(Context& ctx, const i64* control, const i64* own, i64 ch
   ctx.tape_delta = 8 * control[HEAP_WORDS];
 }
 
-// All chains up to an iteration; if `finding`, those that want one look for a step size.
-KERNEL void run_chains(i64* control, i64 finding) {
+enum { RUN = 0, FIND = 1, START = 2 };
+
+// All chains up to an iteration; or those that want one look for a step size, or for a start.
+KERNEL void run_chains(i64* control, i64 what) {
   i64 thread = (i64)blockIdx.x * BLOCK + threadIdx.x, lane = thread % WARP;
+#ifdef TOGETHER
+  i64 chain = thread / WARP;
+  if (chain >= control[CHAINS]) return;
+#else
   i64 chain = thread / WARP * control[LANES] + lane;
   if (lane >= control[LANES] || chain >= control[CHAINS]) return;
+#endif
   i64* own = (i64*)control[OWN] + OWN_WORDS * chain;
   i64 meter = control[METERS] + 8 * METER_WORDS * chain;
   i64 sampler = control[SAMPLERS] + 8 * SAMPLER_WORDS * chain;
   i64 first = own[FIRST], last = control[LAST], kept = control[KEPT];
-  if (finding ? !own[WANTED] : first >= last) return;
+  if (what == RUN ? first >= last : !own[WANTED]) return;
   Context ctx;
   begin_chain(ctx, control, own, chain);
   i64 ended = 0, status = 0, reached = first;
-  if (finding) {
+  if (what == START) {
+    cuppl_find_start(ctx, meter, sampler, ended, status);
+  } else if (what == FIND) {
     cuppl_find_step(ctx, meter, sampler, last, ended, status);
-    if (ended == 0) own[WANTED] = 0;
   } else {
     kept = kept < 0 ? -1 : first - kept;
     cuppl_run_chain(
         ctx, meter, sampler, first, last, control[LEARNING], kept, ended, status, reached);
-    own[FIRST] = reached;
   }
+#ifdef TOGETHER
+  warp_sync();
+  if (lane != 0) return;
+#endif
+  if (what == RUN) own[FIRST] = reached;
+  else if (ended == 0) own[WANTED] = 0;
   own[ENDED] = ended;
   own[STATUS] = status;
   own[SITE] = ctx.site;

@@ -1,12 +1,14 @@
 """Many chains of NUTS or HMC on a GPU, with the draws that the CPU gives.
 
-The chains start on the CPU, one after the other: that is a few evaluations of each. Then they run
-on the device, from one window of the warm-up to the next; what the windows teach is computed here.
+The chains start on the device; those whose first start is no good look for another one on the CPU,
+one after the other. Then they run on the device, from one window of the warm-up to the next; what
+the windows teach is computed here.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +17,10 @@ import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import Image
-from tawa.cuppl.gpu.device import Device
+from tawa.cuppl.gpu.device import CudaDevice, Device
+from tawa.cuppl.gpu.source import CHAINS_BLOCK, LANES_TOGETHER, chains_source, shares_loops
 from tawa.cuppl.inference.adaptation import Plan, Report, warm_up
-from tawa.cuppl.inference.density import Density
+from tawa.cuppl.inference.density import STEEP, Density
 from tawa.cuppl.inference.metrics import Metric, diagonal
 from tawa.cuppl.inference.nuts import (
     SLICE,
@@ -29,11 +32,13 @@ from tawa.cuppl.inference.nuts import (
 )
 from tawa.cuppl.inference.results import results_of
 from tawa.cuppl.inference.rivals import Rivals
+from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.natives import tape
 from tawa.cuppl.typing.failures import HEAP_FULL
+from tawa.runtime import driver
 
-__all__ = ["run_on_gpu"]
+__all__ = ["chains_kernels", "run_on_gpu"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
@@ -41,7 +46,11 @@ Words = npt.NDArray[np.int64]
 # Words of the control block, and of each chain (`chains.cuh`).
 CHAINS, LANES, LAST, LEARNING, KEPT, INPUTS, METERS, SAMPLERS, OWN, HEAPS, HEAP_WORDS = range(11)
 SEED_LOW, SEED_HIGH, FIRST, WANTED, ENDED, STATUS, SITE, LOG_DENSITY, OWN_WORDS = range(9)
-RUN, FIND = 0, 1
+RUN, FIND, START = 0, 1, 2
+WARPS_A_MULTIPROCESSOR = 8
+"""That run at the same time, by their registers."""
+FASTER = 8
+"""So many more chains than warps still have a warp each, where lanes share loops over data."""
 READ = (k.COLUMNS, k.POSITIONS, k.STATISTICS)
 """Arrays that are read when the chains are done."""
 
@@ -67,6 +76,8 @@ class GpuChains:
     """Bytes of each."""
     dirty: set[int] = field(default_factory=set[int])
     """Arrays whose copies are newer."""
+    found: tuple[Floats, Floats] = field(init=False)
+    """The start that the CPU found last: a point, and variances."""
 
     def __post_init__(self) -> None:
         count, density = len(self.plans), self.density
@@ -109,50 +120,76 @@ class GpuChains:
 
     def start(self) -> None:
         """Find where the chains start, and copy all to the device."""
-        entries, heap = self.find_starts()
+        need = np.array(self.find_start(0))
+        for word in (k.WORK, k.METRIC, k.FACTOR, k.MOMENTS):
+            self.arrays[word] = np.zeros((len(self.plans), self.sizes()[word]))
+        self.take_start(0)
         self.words[:, k.RESULTS] = self.each("results", 8 * len(self.density.results))
         for word, size in self.sizes().items():
             self.words[:, word] = self.each(word, 8 * size)
         n = self.dimension
         self.meters[:, tape.DIMENSION] = self.meters[:, tape.ROOM] = n
         self.meters[:, tape.POSITION] = self.each("position", 8 * n)
-        self.new_tapes(2 * entries + 64)
-        self.new_heaps(2 * heap + 64)
-        control = self.control
+        control, device = self.control, self.device
         control[CHAINS] = len(self.plans)
-        control[LANES] = min(self.device.warp, -(-len(self.plans) // self.device.warps))
+        together = self.device.together
+        control[LANES] = 1 if together else min(device.warp, -(-len(self.plans) // device.warps))
         inputs = self.place("inputs", max(8, 8 * len(self.image.words)))
         control[INPUTS] = inputs
         self.device.write(inputs, self.image.at(inputs))
         control[SAMPLERS] = self.place("samplers", self.words.nbytes)
         control[OWN] = self.place("own", self.own.nbytes)
         self.place("control", control.nbytes)
+        self.make_room(*need)
+        for chain in self.start_there().tolist():
+            need = np.maximum(need, self.find_start(chain))
+            self.take_start(chain)
+        self.make_room(*need)
         self.dirty = {k.WORK, k.METRIC, k.FACTOR}
 
     def sizes(self) -> dict[int, int]:
         """Floats of each array of a chain."""
         return sizes_of_arrays(self.plans[0], self.dimension, self.kept_words)
 
-    def find_starts(self) -> tuple[int, int]:
-        """Where each chain starts; entries of the tape and words of the heap that a run needs."""
-        density, entries, heap = self.density, 0, 0
-        for chain, plan in enumerate(self.plans):
-            if chain:
-                density.restart(plan.seed)
-            else:
-                self.dimension = density.dimension
-                for word in (k.WORK, k.METRIC, k.FACTOR, k.MOMENTS):
-                    self.arrays[word] = np.zeros((len(self.plans), self.sizes()[word]))
-            if density.dimension != self.dimension:
-                raise density.changed()
-            density.context[FIELD["key1"]] = plan.seed >> 32 & 0xFFFFFFFF
-            point, metric = first_point(density, self.kept_words)
-            self.arrays[k.WORK][chain, : len(point)] = point
-            self.use(chain, diagonal(metric))
-            entries = max(entries, int(density.meter[tape.USED]))
-            used = int(density.context[FIELD["heap"]] - density.context[FIELD["heap_start"]])
-            heap = max(heap, used // 8)
-        return entries, heap
+    def find_start(self, chain: int) -> tuple[int, int]:
+        """Find where a chain starts; entries of the tape and words of the heap that a run needs."""
+        density, plan = self.density, self.plans[chain]
+        if chain:
+            density.restart(plan.seed)
+        else:
+            self.dimension = density.dimension
+        if density.dimension != self.dimension:
+            raise density.changed()
+        density.context[FIELD["key1"]] = plan.seed >> 32 & 0xFFFFFFFF
+        self.found = first_point(density, self.kept_words)
+        used = int(density.context[FIELD["heap"]] - density.context[FIELD["heap_start"]])
+        return int(density.meter[tape.USED]), used // 8
+
+    def take_start(self, chain: int) -> None:
+        """Put a chain at the start that was found."""
+        point, variances = self.found
+        self.arrays[k.WORK][chain, : len(point)] = point
+        self.use([chain], diagonal(variances))
+
+    def start_there(self) -> Words:
+        """Find starts on the device; the chains, but for the first, that did not find one."""
+        n, work = self.dimension, self.arrays[k.WORK]
+        own, first = self.own, work[0].copy()
+        own[1:, WANTED] = 1
+        self.send()
+        self.run_kernel(START)
+        self.device.read(self.owned[k.WORK], work)
+        steep = np.abs(work[:, n : 2 * n])
+        with np.errstate(invalid="ignore"):
+            even = (steep.max(1) <= STEEP) & (steep.min(1) >= 1.0 / STEEP)
+        good = (own[:, ENDED] == 0) & even
+        own[:, WANTED] = own[:, ENDED] = own[:, STATUS] = 0
+        work[0], good[0] = first, False
+        rows = 1.0 / np.clip(steep[good], 1.0, 1e20)
+        self.words[good, k.KIND] = 0
+        self.arrays[k.METRIC][good, :n], self.arrays[k.FACTOR][good, :n] = rows, np.sqrt(rows)
+        good[0] = True
+        return np.flatnonzero(~good)
 
     def place(self, name: object, size: int) -> int:
         """Some bytes of the device, instead of those that had the name."""
@@ -167,6 +204,13 @@ class GpuChains:
         """The addresses of so many bytes for each chain."""
         count = len(self.plans)
         return self.place(name, count * size) + size * np.arange(count, dtype=np.int64)
+
+    def make_room(self, entries: int, heap: int) -> None:
+        """Tapes and heaps, with more than runs need that took so many entries and words."""
+        if 2 * entries + 64 > self.meters[0, tape.SIZE]:
+            self.new_tapes(2 * entries + 64)
+        if 2 * heap + 64 > self.control[HEAP_WORDS]:
+            self.new_heaps(2 * heap + 64)
 
     def new_tapes(self, size: int) -> None:
         """Room for the tapes."""
@@ -190,11 +234,11 @@ class GpuChains:
 
     # What the warm-up asks for.
 
-    def use(self, chain: int, metric: Metric) -> None:
-        """Give a chain a metric."""
-        self.words[chain, k.KIND] = metric.kind
+    def use(self, chains: Sequence[int], metric: Metric) -> None:
+        """Give some chains a metric."""
+        self.words[chains, k.KIND] = metric.kind
         for word, array in ((k.METRIC, metric.words), (k.FACTOR, metric.roots)):
-            self.arrays[word][chain, : array.size] = array
+            self.arrays[word][chains, : array.size] = array
             self.dirty.add(word)
 
     def put(self, chain: int, point: Floats) -> None:
@@ -235,14 +279,19 @@ class GpuChains:
             device.write(self.owned[word], self.arrays[word])
         self.dirty.clear()
 
+    def run_kernel(self, what: int) -> None:
+        """Run the chains, and read what became of them."""
+        device = self.device
+        warps = -(-len(self.plans) // int(self.control[LANES]))
+        blocks = -(-warps * device.warp // device.block)
+        device.write(self.owned["control"], self.control)
+        device.launch([("run_chains", blocks, what)], self.owned["control"])
+        device.read(self.owned["own"], self.own)
+
     def launch(self, what: int) -> bool:
         """Go on with all chains; whether some were left because they need more room."""
         device, control = self.device, self.control
-        warps = -(-len(self.plans) // int(control[LANES]))
-        blocks = -(-warps * device.warp // device.block)
-        device.write(self.owned["control"], control)
-        device.launch([("run_chains", blocks, what)], self.owned["control"])
-        device.read(self.owned["own"], self.own)
+        self.run_kernel(what)
         ended, status = self.own[:, ENDED], self.own[:, STATUS]
         no_heap = (ended == k.FAILED) & (status == HEAP_FULL)
         for chain in np.flatnonzero((ended == k.CHANGED) | (ended == k.FAILED) & ~no_heap)[:1]:
@@ -276,7 +325,7 @@ class GpuChains:
         count, draws, n = len(self.plans), self.plans[0].draws, self.dimension
         found: dict[int, Floats] = {}
         for word in READ:
-            found[word] = np.zeros((count, self.sizes()[word]))
+            found[word] = np.empty((count, self.sizes()[word]))
             if found[word].size:
                 self.device.read(self.owned[word], found[word])
         columns = found[k.COLUMNS].view(np.int64).reshape(count, -1, draws)
@@ -294,6 +343,21 @@ class GpuChains:
                 NutsChain(words, positions[chain], statistics, steps[chain], evaluations, memory)
             )
         return chains
+
+
+def chains_kernels(lowered: Lowered, chains: int, kept: dict[bool, Device]) -> Device:
+    """Kernels for so many chains: each has the lanes of a warp, unless there are far too many.
+
+    A chain with a warp is some ten times as fast as one with a lane where lanes share loops over
+    data, and a few times where they share its own arithmetic alone.
+    """
+    faster = FASTER if shares_loops(lowered) else 1
+    multiprocessors = driver.device(0).multiprocessors
+    together = chains <= faster * WARPS_A_MULTIPROCESSOR * multiprocessors
+    if together not in kept:
+        source = chains_source(lowered, together=LANES_TOGETHER if together else None)
+        kept[together] = CudaDevice(source, block=CHAINS_BLOCK, together=together)
+    return kept[together]
 
 
 def run_on_gpu(

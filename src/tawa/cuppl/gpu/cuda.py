@@ -8,6 +8,7 @@ value of a function that can't fail and has one.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tawa.cuppl.core.ir import (
     CONTEXT_FIELDS,
@@ -40,7 +41,7 @@ from tawa.cuppl.core.scalars import SCALARS
 from tawa.cuppl.cpu.llvm import HEAP_FULL, table_name, tables
 from tawa.cuppl.lowering.dataflow import defined
 
-__all__ = ["PRELUDE", "TYPE_NAMES", "FunctionText", "called_in_programs", "emit_cuda"]
+__all__ = ["PRELUDE", "TYPE_NAMES", "FunctionText", "Texts", "called_in_programs", "emit_cuda"]
 
 TYPE_NAMES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: "i64"}
 """How each type of register is spelled."""
@@ -100,8 +101,8 @@ INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
 """Types and the few operations that C++ has no operator for."""
 
 
-def emit_cuda(program: Program) -> str:
-    """CUDA C++ of a program's functions, declarations first."""
+def emit_cuda(program: Program, texts: Texts | None = None) -> str:
+    """CUDA C++ of a program's functions, declarations first; `texts` makes the text of one."""
     functions = list(program.functions.values())
     parts = [f"TABLE double {_table(v)}[] = {{{_items(v)}}};" for v in tables(program)]
     parts += [signature(f) + ";" for f in functions]
@@ -109,7 +110,7 @@ def emit_cuda(program: Program) -> str:
     parts.extend(_called(f) for f in functions if f.name in called)
     for function in functions:
         inside = called if function.inline and function.name not in called else frozenset[str]()
-        parts.append(FunctionText(function, program, inside).text())
+        parts.append((texts or FunctionText)(function, program, inside).text())
     return "\n".join(parts)
 
 
@@ -143,7 +144,7 @@ def _called(function: Function) -> str:
     """A version of an inlined function that is called."""
     name = f"cuppl_{function.name}"
     head = signature(function).replace("INLINE", "OUTLINE", 1).replace(name, name + CALLED, 1)
-    given = ", ".join(["ctx", *(_v(p) for p in function.params)])
+    given = ", ".join(["ctx", *(v_(p) for p in function.params)])
     return f"{head} {{ return {name}({given}); }}"
 
 
@@ -168,7 +169,7 @@ def _by_reference(function: Function) -> bool:
 def signature(function: Function) -> str:
     """Declaration of a function."""
     params = ["Context& ctx"]
-    params += [f"{TYPE_NAMES[p.type]} {_v(p)}" for p in function.params]
+    params += [f"{TYPE_NAMES[p.type]} {v_(p)}" for p in function.params]
     if _by_reference(function):
         params += [f"{TYPE_NAMES[t]}& out{k}" for k, t in enumerate(function.results)]
     size = sum(len(b.instructions) for b in function.blocks.values())
@@ -253,18 +254,18 @@ class FunctionText:
         """The text of one instruction."""
         match item:
             case Const(dst, value):
-                self.emit(f"{_v(dst)} = {literal(value, dst.type)};")
+                self.emit(f"{v_(dst)} = {literal(value, dst.type)};")
             case Copy(dst, src):
-                self.emit(f"{_v(dst)} = {_v(src)};")
+                self.emit(f"{v_(dst)} = {v_(src)};")
             case Op(dst, name, args):
-                text = SCALARS[name].cuda.format(*(_v(a) for a in args))
-                self.emit(f"{_v(dst)} = {text};")
+                text = SCALARS[name].cuda.format(*(v_(a) for a in args))
+                self.emit(f"{v_(dst)} = {text};")
             case Call():
                 self.call(item)
             case Get(dst, name):
-                self.emit(f"{_v(dst)} = ctx.{name};")
+                self.emit(f"{v_(dst)} = ctx.{name};")
             case Set(name, src):
-                self.emit(f"ctx.{name} = {_v(src)};")
+                self.emit(f"ctx.{name} = {v_(src)};")
             case Alloc(dst, words):
                 self.alloc(dst, words)
             case _:
@@ -275,14 +276,14 @@ class FunctionText:
         match item:
             case Load(dst, base, index, offset):
                 place = _place(base, index, offset, dst.type)
-                self.emit(f"{_v(dst)} = {place}{' != 0' if dst.type is Type.BOOL else ''};")
+                self.emit(f"{v_(dst)} = {place}{' != 0' if dst.type is Type.BOOL else ''};")
             case Store(base, src, index, offset):
-                self.emit(f"{_place(base, index, offset, src.type)} = {_v(src)};")
+                self.emit(f"{_place(base, index, offset, src.type)} = {v_(src)};")
             case AtomicAdd(dst, base, value, offset):
-                place = f"(u64*)({_v(base)} + {8 * offset})"
-                self.emit(f"{_v(dst)} = (i64)atomicAdd({place}, (u64){_v(value)});")
+                place = f"(u64*)({v_(base)} + {8 * offset})"
+                self.emit(f"{v_(dst)} = (i64)atomicAdd({place}, (u64){v_(value)});")
             case Table(dst, values, index):
-                self.emit(f"{_v(dst)} = {_table(values)}[{_v(index)}];")
+                self.emit(f"{v_(dst)} = {_table(values)}[{v_(index)}];")
             case Pause():
                 self.emit(";")
             case _:
@@ -290,18 +291,18 @@ class FunctionText:
 
     def alloc(self, dst: Reg, words: Reg | int) -> None:
         """Fresh words of the heap, or a failure."""
-        size = f"{8 * words}" if isinstance(words, int) else f"8 * {_v(words)}"
+        size = f"{8 * words}" if isinstance(words, int) else f"8 * {v_(words)}"
         self.emit(f"if ((u64)(ctx.heap + {size}) > (u64)ctx.heap_end) {{")
         self.emit(f"  ctx.status = {HEAP_FULL}; ctx.site = {self.function.site};")
         self.emit(f"  {self.failed()} }}")
-        self.emit(f"{_v(dst)} = ctx.heap; ctx.heap += {size};")
+        self.emit(f"{v_(dst)} = ctx.heap; ctx.heap += {size};")
 
     def call(self, call: Call) -> None:
         """A call, and what follows if it fails."""
         callee = self.program.functions[call.function]
-        args = ["ctx", *(_v(a) for a in call.args)]
+        args = ["ctx", *(v_(a) for a in call.args)]
         if _by_reference(callee):
-            args += [_v(d) for d in call.dsts]
+            args += [v_(d) for d in call.dsts]
         name = callee.name + (CALLED if callee.name in self.called else "")
         text = f"cuppl_{name}({', '.join(args)})"
         if callee.may_fail:
@@ -310,7 +311,7 @@ class FunctionText:
         elif _by_reference(callee) or not callee.results:
             self.emit(f"{text};")
         else:
-            self.emit(f"{_v(call.dsts[0])} = {text};")
+            self.emit(f"{v_(call.dsts[0])} = {text};")
 
     def terminator(self, item: Terminator) -> None:
         """The end of a block."""
@@ -318,10 +319,10 @@ class FunctionText:
             case Jump(target):
                 self.emit(self.goto(target))
             case Branch(condition, then, other):
-                self.emit(f"if ({_v(condition)}) {self.goto(then)} else {self.goto(other)}")
+                self.emit(f"if ({v_(condition)}) {self.goto(then)} else {self.goto(other)}")
             case Switch(value, cases, default):
                 arms = " ".join(f"case {k}: {self.goto(v)}" for k, v in cases.items())
-                self.emit(f"switch ({_v(value)}) {{ {arms} default: {self.goto(default)} }}")
+                self.emit(f"switch ({v_(value)}) {{ {arms} default: {self.goto(default)} }}")
             case Return(values):
                 self.give_back(values)
             case Fail(code, site):
@@ -331,24 +332,28 @@ class FunctionText:
         """Leave with results."""
         if _by_reference(self.function):
             for index, value in enumerate(values):
-                self.emit(f"out{index} = {_v(value)};")
+                self.emit(f"out{index} = {v_(value)};")
             self.emit("return 0;" if self.function.may_fail else "return;")
         elif values:
-            self.emit(f"return {_v(values[0])};")
+            self.emit(f"return {v_(values[0])};")
         else:
             self.emit("return;")
 
 
+Texts = Callable[[Function, Program, frozenset[str]], FunctionText]
+"""What makes the text of a function, given the functions that are called and not inlined."""
+
+
 def _place(base: Reg, index: Reg | None, offset: int, type_: Type) -> str:
     name = "float_at" if type_ is Type.F64 else "int_at"
-    parts = [_v(base)]
+    parts = [v_(base)]
     if index is not None:
-        parts.append(f"8 * {_v(index)}")
+        parts.append(f"8 * {v_(index)}")
     if offset:
         parts.append(str(8 * offset))
     return f"{name}({' + '.join(parts)})"
 
 
-def _v(reg: Reg) -> str:
+def v_(reg: Reg) -> str:
     """A register's name in C++, where it can't be a keyword."""
     return f"v_{reg.name}"

@@ -29,6 +29,8 @@ class Device(Protocol):
     warp: int
     warps: int
     """Warps of chains that run as fast as one alone: two for each scheduler."""
+    together: bool
+    """Whether all lanes of a warp share a chain."""
     stack_words: int
     """Words of the stack of a lane, at least."""
     stack_bytes: int
@@ -89,8 +91,10 @@ class CudaDevice:
     pool_words = 1 << 16
     heap_words = 32
 
-    def __init__(self, source: str, index: int = 0, block: int = BLOCK) -> None:
-        self.block, self.index = block, index
+    def __init__(
+        self, source: str, index: int = 0, block: int = BLOCK, together: bool = False
+    ) -> None:
+        self.block, self.index, self.together = block, index, together
         self.device = driver.device(index)
         self.use()
         major, minor = self.device.capability

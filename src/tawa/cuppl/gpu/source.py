@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 from tawa.cuppl.core.ir import Program
 from tawa.cuppl.cpu.executable import NATIVE_MODULES, main_wrapper, taped_wrapper
 from tawa.cuppl.gpu.cuda import PRELUDE, emit_cuda
 from tawa.cuppl.gpu.turns import machine_text
+from tawa.cuppl.gpu.warps import for_warps, most_slots, warp_texts
 from tawa.cuppl.lowering.frames import ENTRY_POINT, FINAL_POINT, MACHINE
 from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.lowering.suspension import recursive_functions
-from tawa.cuppl.natives import nuts, tape
+from tawa.cuppl.natives import nuts, starts, tape
 from tawa.cuppl.natives.collect import CONTINUATION_LAYOUT
 from tawa.cuppl.translation.native import link, translate
 from tawa.cuppl.typing.errors import UnsupportedMethod
 
-__all__ = ["BLOCK", "CHAINS_BLOCK", "chains_source", "cuda_source"]
+__all__ = [
+    "BLOCK", "CHAINS_BLOCK", "LANES_TOGETHER", "chains_source", "cuda_source", "shares_loops",
+]  # fmt: skip
 
 BLOCK = 256
 """Threads of a block: one particle each."""
 CHAINS_BLOCK = 128
 """Threads of a block where chains run: a warp for each scheduler of a multiprocessor."""
+BY_LANES = {"product": "product_by_rows"}
+"""Natives whose lanes share better what another one computes, with the same bits."""
 
 KERNELS = Path(__file__).with_name("kernels.cuh")
 COLLECT = Path(__file__).with_name("collect.cuh")
 PARTICLES = Path(__file__).with_name("particles.cuh")
 SHARES = Path(__file__).with_name("shares.cuh")
 CHAINS = Path(__file__).with_name("chains.cuh")
+LANES = Path(__file__).with_name("lanes.cuh")
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
 #define DEVICE static __device__
@@ -83,6 +90,18 @@ INLINE int warp_choose(int point) {
   unsigned rank = point == IDLE ? 0u : (unsigned)__popc(same) << 16 | (point + 1);
   return (int)(__reduce_max_sync(ALL_LANES, rank) & 0xFFFFu) - 1;
 }
+"""
+LANES_TOGETHER = """\
+INLINE void warp_sync() { __syncwarp(); }
+INLINE bool warp_all(bool yes) { return __all_sync(ALL_LANES, yes); }
+INLINE bool warp_any(bool yes) { return __any_sync(ALL_LANES, yes); }
+INLINE unsigned warp_add(unsigned word) { return __reduce_add_sync(ALL_LANES, word); }
+INLINE unsigned warp_min(unsigned word) { return __reduce_min_sync(ALL_LANES, word); }
+INLINE unsigned warp_max(unsigned word) { return __reduce_max_sync(ALL_LANES, word); }
+// A bit for each lane that has the same word.
+INLINE unsigned warp_match(unsigned word) { return __match_any_sync(ALL_LANES, word); }
+INLINE double warp_word(double x, int lane) { return __shfl_sync(ALL_LANES, x, lane); }
+INLINE int first_of(unsigned lanes) { return __ffs(lanes) - 1; }
 """
 
 
@@ -140,13 +159,8 @@ def cuda_source(
     return "\n".join((*parts, sums, *(path.read_text() for path in kernels)))
 
 
-def chains_source(
-    lowered: Lowered, qualifiers: str = _QUALIFIERS, block: int = CHAINS_BLOCK
-) -> str:
-    """CUDA C++ for chains of a differentiated program.
-
-    Raises UnsupportedMethod if it recurses: no function calls itself on a GPU.
-    """
+def chains_program(lowered: Lowered, together: bool) -> Program:
+    """A differentiated program, with what makes chains of it."""
     program = Program(dict(lowered.program.functions))
     if recursive_functions(program):
         raise UnsupportedMethod(
@@ -155,15 +169,44 @@ def chains_source(
             hint="leave `device` out: chains run on all cores then",
         )
     program.add(taped_wrapper(lowered))
-    assert len(NATIVE_MODULES) > 0  # importing them has registered the natives
-    roots = ["run_chain", "find_step"]
+    assert len(NATIVE_MODULES) > 0 and starts  # importing them has registered the natives
+    roots = ["run_chain", "find_step", "find_start"]
     for name in roots:
         program.add(deepcopy(translate(name)))
+    if together:
+        for name, instead in BY_LANES.items():
+            program.add(replace(translate(instead), name=name))
     link(program)
     mark_fallible(program)
+    program = program.reachable(roots)
+    return for_warps(program) if together else program
+
+
+def shares_loops(lowered: Lowered) -> bool:
+    """Whether lanes share loops over data in a differentiated program."""
+    return most_slots(chains_program(lowered, together=True)) > 0
+
+
+def chains_source(
+    lowered: Lowered,
+    qualifiers: str = _QUALIFIERS,
+    block: int = CHAINS_BLOCK,
+    together: str | None = None,
+) -> str:
+    """CUDA C++ for chains of a differentiated program, each of which has one lane.
+
+    With `together`, the text of what lanes do together, a chain has all lanes of a warp.
+    Raises UnsupportedMethod if the program recurses: no function calls itself on a GPU.
+    """
+    program = chains_program(lowered, together is not None)
     head = f"#define BLOCK {block}\nenum {{ METER_WORDS = {tape.METER_WORDS}, "
     head += f"DIMENSION = {tape.DIMENSION}, SAMPLER_WORDS = {nuts.SAMPLER_WORDS}, "
     head += f"WORK = {nuts.WORK} }};\n"
-    text = emit_cuda(program.reachable(roots))
-    parts = [head, qualifiers, PRELUDE, text, CHAINS.read_text()]
-    return "\n".join(parts)
+    parts = [head, qualifiers, PRELUDE]
+    if together is None:
+        parts.append(emit_cuda(program))
+    else:
+        slots = most_slots(program)
+        parts += [f"#define TOGETHER 1\nenum {{ MOST_SLOTS = {max(1, slots)} }};", together]
+        parts += [LANES.read_text(), emit_cuda(program, warp_texts(program))]
+    return "\n".join((*parts, CHAINS.read_text()))

@@ -6,7 +6,7 @@ A *team* is chains that go through the windows of the warm-up at the same time, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -63,8 +63,8 @@ STRICTEST = 0.95
 """The acceptance that is wanted, at most, of chains that diverge."""
 SETTLED_UPDATES = AT_ONCE + 3
 """Changes after which the step size that chains share is nearly right."""
-POOLED_DOUBLINGS = 6
-"""In a warm-up together each window waits for the longest trajectories."""
+POOLED_DOUBLINGS, EARLY_POOLED_DOUBLINGS = 5, 4
+"""In a warm-up together all wait for the longest trajectories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,8 @@ class Team(Protocol):
         """The log density where each chain is."""
         ...
 
-    def use(self, chain: int, metric: Metric) -> None:
-        """Give a chain a metric."""
+    def use(self, chains: Sequence[int], metric: Metric) -> None:
+        """Give some chains a metric."""
         ...
 
     def put(self, chain: int, point: Floats) -> None:
@@ -154,8 +154,9 @@ def warm_up(
         if end < done:
             first = end
             continue
-        most = EARLY_DOUBLINGS if first < EARLY * total else plan.doublings
-        most = min(most, POOLED_DOUBLINGS) if pool else most
+        most = plan.doublings if pool is None else POOLED_DOUBLINGS
+        if first < EARLY * total:
+            most = EARLY_DOUBLINGS if pool is None else EARLY_POOLED_DOUBLINGS
         words[:, k.DOUBLINGS] = min(plan.doublings, most)
         if pool:
             pool.run(first, end, end < total, report)
@@ -292,10 +293,17 @@ def _learn(team: Team, plan: Plan) -> list[Metric | None]:
     else:
         each = [slice(chain, chain + 1) for chain in range(len(seen))]
         metrics = [learned(plan, n, seen[own], team.moments[own]) for own in each]
-    for chain, found in enumerate(metrics):
-        if found is not None:
-            team.use(chain, found)
+    _use(team, {c: one for c, one in enumerate(metrics) if one is not None})
     return metrics
+
+
+def _use(team: Team, metrics: dict[int, Metric]) -> None:
+    """Give chains metrics, of which many may be the same."""
+    groups: dict[int, list[int]] = {}
+    for chain, one in metrics.items():
+        groups.setdefault(id(one), []).append(chain)
+    for chains in groups.values():
+        team.use(chains, metrics[chains[0]])
 
 
 def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | None]) -> None:
@@ -303,12 +311,12 @@ def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | Non
 
     They take its metric; of chains that learn together all do, if most have moved.
     """
-    densities, moved = team.densities, dict[int, Metric]()
-    for chain, metric in enumerate(metrics):
-        if metric is None:
-            continue
-        own = evidence(float(densities[chain]), metric, team.dimension)
-        there = rivals.instead(own, plan.metric, team.seeds[chain])
+    densities, moved = team.densities.tolist(), dict[int, Metric]()
+    learned = {chain: metric for chain, metric in enumerate(metrics) if metric is not None}
+    volumes = {id(one): evidence(0.0, one, team.dimension) for one in learned.values()}
+    own, seeds = [densities[c] + volumes[id(m)] for c, m in learned.items()], team.seeds
+    places = rivals.instead(own, plan.metric, [seeds[chain] for chain in learned])
+    for chain, there in zip(learned, places, strict=True):
         if there is not None:
             team.put(chain, there[0])
             moved[chain] = there[1]
@@ -317,7 +325,7 @@ def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | Non
         moved = dict.fromkeys(range(len(metrics)), next(iter(moved.values()))) if most else {}
     for chain, metric in moved.items():
         metrics[chain] = metric
-        team.use(chain, metric)
+    _use(team, moved)
 
 
 def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:

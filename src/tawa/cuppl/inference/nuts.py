@@ -204,9 +204,10 @@ class _Together:
         self.moments[chains] = 0.0
         self.words[chains, k.SEEN] = 0
 
-    def use(self, chain: int, metric: Metric) -> None:
-        """Give a chain a metric."""
-        self.samplers[chain].use(metric)
+    def use(self, chains: Sequence[int], metric: Metric) -> None:
+        """Give some chains a metric."""
+        for chain in chains:
+            self.samplers[chain].use(metric)
 
     def put(self, chain: int, point: Floats) -> None:
         """Put a chain somewhere else."""

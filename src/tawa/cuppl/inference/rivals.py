@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +30,8 @@ __all__ = ["Rivals", "evidence", "point_of"]
 
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
+Place = tuple[Floats, Metric] | None
+"""A point of `natives/nuts.py`, and the metric there."""
 MOST = 5
 A_RIVAL = 200
 """Transitions of the warm-up for each climb, which is a small part of what they cost."""
@@ -65,29 +67,43 @@ class Rivals:
     best: tuple[Normal, float] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def instead(self, own: float, metric: str, seed: int) -> tuple[Floats, Metric] | None:
-        """Where a chain goes on whose region has about this log evidence; None if that is there."""
+    def instead(self, own: Sequence[float], metric: str, seeds: Sequence[int]) -> list[Place]:
+        """Where chains go on whose regions have about these log evidences; None if that is there.
+
+        `seeds` are those of the chains.
+        """
         with self.lock:
             if self.density is None:
                 _aside(self.climb)
             best = self.best
-            if best is None or not own + APART + len(best[0].mean) < best[1]:
-                return None
-            return _aside(partial(self.drawn, best[0], metric, seed))
+            if best is None:
+                return [None] * len(own)
+            lost = [one + APART + len(best[0].mean) < best[1] for one in own]
+            work = partial(self.drawn, best[0], metric, seeds, lost)
+            return _aside(work) if any(lost) else [None] * len(own)
 
     def climb(self) -> None:
         """Find the best rival."""
         self.density = self.start()
         self.best = _best(self.density, min(MOST, self.warm_up // A_RIVAL))
 
-    def drawn(self, normal: Normal, metric: str, seed: int) -> tuple[Floats, Metric] | None:
-        """A draw where the density is not 0, as a point, and the metric there."""
+    def drawn(
+        self, normal: Normal, metric: str, seeds: Sequence[int], lost: Sequence[bool]
+    ) -> list[Place]:
+        """Draws where the density is not 0, as points, and the metric there, for what is lost."""
+        shared = _metric(normal, metric)
+        each = zip(seeds, lost, strict=True)
+        points = [self.point(normal, seed) if one else None for seed, one in each]
+        return [None if point is None else (point, shared) for point in points]
+
+    def point(self, normal: Normal, seed: int) -> Floats | None:
+        """One of these draws."""
         density = self.density
         assert density is not None
         for q in normal.draw(_random(seed).standard_normal((TRIES, density.dimension))):
             value, gradient = density(q)
             if math.isfinite(value) and np.isfinite(gradient).all():
-                return point_of(density, value, density.kept_words), _metric(normal, metric)
+                return point_of(density, value, density.kept_words)
         return None
 
 

@@ -20,7 +20,15 @@ from tawa.cuppl.natives.tape import (
 from tawa.cuppl.numeric.addresses import address_of, floats_at
 from tawa.cuppl.numeric.elementary import exp, log, power
 from tawa.cuppl.numeric.philox import next_uniform
-from tawa.cuppl.numeric.primitives import Context, Floats, Ints, bits_of, float_of_bits, sqrt
+from tawa.cuppl.numeric.primitives import (
+    Context,
+    Floats,
+    Ints,
+    apart,
+    bits_of,
+    float_of_bits,
+    sqrt,
+)
 from tawa.cuppl.numeric.special import normal_quantile
 from tawa.cuppl.translation.native import native, outlined, vectorised
 from tawa.cuppl.typing.failures import INVALID_PARAMETER, NAN_WEIGHT, REJECTED
@@ -98,7 +106,7 @@ def ones_in(word: int) -> int:
 @native
 def copy_floats(source: Floats, target: Floats, count: int) -> None:
     """Copy words."""
-    for k in range(count):
+    for k in apart(count):
         target[k] = source[k]
 
 
@@ -116,7 +124,7 @@ def dot(n: int, a: Floats, b: Floats) -> float:
 @native
 def add_column(n: int, column: Floats, factor: float, out: Floats) -> None:
     """Add a multiple of a vector to another."""
-    for k in range(n):
+    for k in apart(n):
         out[k] = out[k] + factor * column[k]
 
 
@@ -129,19 +137,35 @@ def stretch(n: int, count: int, directions: Floats, amounts: Floats, v: Floats) 
 
 
 @native
+def product(n: int, matrix: Floats, v: Floats, out: Floats) -> None:
+    """A matrix times a vector, column after column: many rows are one vector instruction."""
+    for k in range(n):
+        out[k] = 0.0
+    for k in range(n):
+        add_column(n, matrix[k * n :], v[k], out)
+
+
+@native
+def product_by_rows(n: int, matrix: Floats, v: Floats, out: Floats) -> None:
+    """The same bits, a row for each lane."""
+    for row in apart(n):
+        total = 0.0
+        for k in range(n):
+            total = total + matrix[k * n + row] * v[k]
+        out[row] = total
+
+
+@native
 def velocity(n: int, kind: int, metric: Floats, p: Floats, out: Floats) -> None:
     """The metric times a momentum."""
     if kind == 1:
-        for k in range(n):
-            out[k] = 0.0
-        for k in range(n):
-            add_column(n, metric[k * n :], p[k], out)
+        product(n, metric, p, out)
         return
-    for k in range(n):
+    for k in apart(n):
         out[k] = metric[k] * p[k]
     if kind < 0:
         stretch(n, -kind, metric[n - kind :], metric[n:], out)
-        for k in range(n):
+        for k in apart(n):
             out[k] = metric[k] * out[k]
 
 
@@ -157,10 +181,10 @@ def momentum(n: int, kind: int, metric: Floats, factor: Floats, p: Floats) -> No
         return
     if kind < 0:
         stretch(n, -kind, metric[n - kind :], factor, p)
-        for k in range(n):
+        for k in apart(n):
             p[k] = p[k] / metric[k]
         return
-    for k in range(n):
+    for k in apart(n):
         p[k] = p[k] / factor[k]
 
 
@@ -173,7 +197,7 @@ def turns_back(
     The first and the last momentum count half, as in the trapezoidal rule. With their whole weight
     the turn is often missed where steps are long, and trajectories go around several times.
     """
-    for k in range(n):
+    for k in apart(n):
         room[k] = room[k] - 0.5 * (first[k] + last[k])
     across = room[n:]
     velocity(n, kind, metric, room, across)
@@ -193,7 +217,7 @@ def turned(
     found = False
     while leaf % 2 == 1 and not found:
         start = kept[2 * slot * n :]
-        for k in range(n):
+        for k in apart(n):
             room[k] = sums[k] - start[n + k]
         found = turns_back(n, kind, metric, start, p, room)
         slot = slot - 1
@@ -206,10 +230,10 @@ def add_momentum(n: int, leaf: int, sums: Floats, kept: Floats, p: Floats) -> No
     """Add up momenta; keep where balanced pieces may start."""
     if leaf % 2 == 0:
         base = 2 * ones_in(leaf // 2) * n
-        for k in range(n):
+        for k in apart(n):
             kept[base + k] = p[k]
             kept[base + n + k] = sums[k]
-    for k in range(n):
+    for k in apart(n):
         sums[k] = sums[k] + p[k]
 
 
@@ -249,15 +273,15 @@ def leapfrog(ctx: Context, m: Ints, s: Ints, end: Floats, step: float) -> tuple[
     gradient = end[2 * n :]
     speed = scratch(m, s)
     values = address_of(m[POSITION])
-    for k in range(n):
+    for k in apart(n):
         p[k] = p[k] + 0.5 * step * gradient[k]
     velocity(n, s[KIND], floats_at(s[METRIC]), p, speed)
-    for k in range(n):
+    for k in apart(n):
         end[k] = end[k] + step * speed[k]
         values[k] = bits_of(end[k])
     value, status = value_and_gradient(ctx, m, s[RESULTS], gradient, s[FUEL])
     s[EVALUATIONS] = s[EVALUATIONS] + 1
-    for k in range(n):
+    for k in apart(n):
         p[k] = p[k] + 0.5 * step * gradient[k]
     return value, status
 
@@ -301,7 +325,7 @@ def grow(
     weight = 0.0
     accepted = 0.0
     done = 0
-    for k in range(n):
+    for k in apart(n):
         sums[k] = 0.0
     while done < leaves:
         value, status = leapfrog(ctx, m, s, end, step)
@@ -387,7 +411,7 @@ def transition(ctx: Context, m: Ints, s: Ints) -> tuple[int, int]:
             if log(next_uniform(ctx)) < new - weight:
                 copy_floats(work[2 * size :], work[size:], size)
             weight = log_sum(weight, new)
-            for k in range(n):
+            for k in apart(n):
                 total[k] = total[k] + ends[7 * n + k]
             if has_turned(m, s):
                 ended = TURNING
@@ -499,7 +523,7 @@ def count_divergence(s: Ints) -> None:
 @native
 def add_moments(n: int, seen: int, values: Floats, mean: Floats, squares: Floats) -> None:
     """Welford's update of means and sums of squares."""
-    for k in range(n):
+    for k in apart(n):
         change = values[k] - mean[k]
         mean[k] = mean[k] + change / float(seen)
         squares[k] = squares[k] + change * (values[k] - mean[k])
@@ -513,7 +537,7 @@ def learn(m: Ints, s: Ints) -> None:
     moments = floats_at(s[MOMENTS])
     s[SEEN] = s[SEEN] + 1
     change = scratch(m, s)
-    for k in range(n):
+    for k in apart(n):
         change[k] = work[k] - moments[k]
     add_moments(n, s[SEEN], work, moments, moments[n:])
     add_moments(n, s[SEEN], work[n:], moments[2 * n :], moments[3 * n :])
@@ -532,7 +556,7 @@ def keep_draw(m: Ints, s: Ints, index: int, ended: int) -> None:
     work = floats_at(s[WORK])
     copy_floats(work, floats_at(s[POSITIONS])[index * n :], n)
     rows = floats_at(s[COLUMNS])
-    for k in range(s[WORDS]):
+    for k in apart(s[WORDS]):
         rows[k * s[STRIDE] + index] = work[2 * n + 1 + k]
     kept = floats_at(s[STATISTICS])
     kept[index] = float_of_bits(s[ENERGY])

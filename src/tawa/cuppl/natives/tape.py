@@ -16,6 +16,7 @@ from tawa.cuppl.numeric.primitives import (
     Floats,
     FloatVector,
     Ints,
+    apart,
     bits_of,
     float_of_bits,
     new_floats,
@@ -223,7 +224,7 @@ def value_and_gradient(
     ctx.memo_count = 0
     ctx.heap = ctx.heap_start
     adjoints = address_of(m[ADJOINTS])
-    for k in range(dimension + 1):
+    for k in apart(dimension + 1):
         adjoints[k] = 0
     status = run_taped(ctx, out, 1)
     m[USED] = ctx.tape_used
@@ -245,7 +246,7 @@ def value_and_gradient(
                 if b != 0:
                     more = own * float_of_bits(entry[3])
                     adjoints[b] = bits_of(float_of_bits(adjoints[b]) + more)
-        for k in range(dimension):
+        for k in apart(dimension):
             gradient[k] = float_of_bits(adjoints[k + 1])
     return ctx.weight, status
 

@@ -16,6 +16,7 @@ import numpy as np
 
 __all__ = [
     "Context",
+    "apart",
     "atomic_add",
     "FloatVector",
     "Floats",
@@ -117,6 +118,11 @@ class Context:
 def sqrt(x: float) -> float:
     """Correctly rounded square root; NaN below zero."""
     return math.sqrt(x) if x >= 0.0 else math.nan
+
+
+def apart(*bounds: int) -> range:
+    """`range`, for a loop whose turns do not depend on each other: lanes may share them."""
+    return range(*bounds)
 
 
 def floor(x: float) -> float:

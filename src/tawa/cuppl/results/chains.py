@@ -15,7 +15,7 @@ from tawa.base.user_frames import entries, stack_level
 from tawa.cuppl.numeric import special
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior
 
-__all__ = ["ChainPosterior", "effective_sample_size", "least_e_bfmi", "r_hat"]
+__all__ = ["ChainPosterior", "bulk_sample_size", "effective_sample_size", "least_e_bfmi", "r_hat"]
 
 Floats = npt.NDArray[np.float64]
 WORST_R_HAT = 1.05
@@ -89,8 +89,18 @@ def _autocovariance(parts: Floats) -> Floats:
 
 
 def effective_sample_size(chains: Floats) -> float:
-    """Independent draws that would tell the mean as well (Geyer's initial monotone sequence)."""
+    """Independent draws that would tell the mean as well, at most as many as there are."""
     parts = _split(np.asarray(chains, dtype=np.float64))
+    return min(_sample_size(parts), float(parts.size))
+
+
+def bulk_sample_size(chains: Floats) -> float:
+    """The same of normal scores of ranks, as ArviZ's `bulk`; draws may avoid each other."""
+    return _sample_size(_scores(_split(np.asarray(chains, dtype=np.float64))))
+
+
+def _sample_size(parts: Floats) -> float:
+    """By Geyer's initial monotone sequence."""
     m, n = parts.shape
     if n < 4:
         return float(m * n)
@@ -108,7 +118,7 @@ def effective_sample_size(chains: Floats) -> float:
         least = min(least, pair)
         time += 2.0 * least
         lag += 1
-    return min(m * n / max(time, 1.0 / math.log10(m * n + 1.0)), float(m * n))
+    return m * n / max(time, 1.0 / math.log10(m * n + 1.0))
 
 
 def least_e_bfmi(energies: Floats) -> float:

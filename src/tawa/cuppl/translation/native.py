@@ -3,9 +3,10 @@
 A function marked `@native` runs as ordinary Python (the reference), and is translated to the core,
 from which both back ends make their text. The part of Python it may use: parameters and results
 annotated `float`, `int`, `bool`, `FloatVector`, `IntVector` (vectors of the language), `Floats`,
-`Ints` (raw arrays) and `Context`; assignment, `if`, `while`, `for ... in range`, `break`,
-`continue`, `return`; arithmetic, comparison, `and`/`or`/`not`, conditional expressions; calls of
-other natives and of the primitives in `numeric/primitives.py`; module constants.
+`Ints` (raw arrays) and `Context`; assignment, `if`, `while`, `for ... in range` (or
+`apart`), `break`, `continue`, `return`; arithmetic, comparison, `and`/`or`/`not`, conditional
+expressions; calls of other natives and of the primitives in `numeric/primitives.py`; module
+constants.
 
 Integers are 64-bit and wrap; a native must not rely on larger ones.
 """

@@ -72,6 +72,7 @@ class Translator:
         self.blocks: dict[str, Block] = {}
         self.count = 0
         self.loops: list[tuple[str, str]] = []
+        self.apart: list[str] = []
         self.here = self._start("entry")
 
     def run(self) -> Function:
@@ -89,7 +90,9 @@ class Translator:
             self._end(Return(()))
         blocks = {n: b for n, b in self.blocks.items() if b.terminator is not None}
         size = sum(len(b.instructions) for b in blocks.values())
-        return Function(self.name, tuple(params), returned, blocks, inline=size < 40)
+        return Function(
+            self.name, tuple(params), returned, blocks, inline=size < 40, apart=tuple(self.apart)
+        )
 
     def _start(self, hint: str) -> Block:
         self.count += 1
@@ -208,6 +211,7 @@ class Translator:
 
     def _for(self, node: ast.For) -> None:
         assert isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call)
+        assert isinstance(node.iter.func, ast.Name)
         bounds = node.iter.args
         low: ast.expr = bounds[0] if len(bounds) > 1 else ast.Constant(0)
         high = self._temp(Type.I64)
@@ -218,6 +222,8 @@ class Translator:
         counter = self.variables[name].reg
         head, body = self._reserve("for"), self._reserve("do")
         nxt, after = self._reserve("next"), self._reserve("done")
+        if node.iter.func.id == "apart":
+            self.apart.append(head)
         self._end(Jump(head))
         self._open(head)
         test = self._op("lti" if step > 0 else "gti", counter, high)
