@@ -17,7 +17,7 @@ from tawa.kernels.gemm import (
     matmul,
     reference,
 )
-from tawa.kernels.gemm_configurations import HOPELESS, fastest, ranked, splits
+from tawa.kernels.gemm_configurations import HOPELESS, fastest, few_columns, ranked, splits
 from tawa.runtime import sass
 
 
@@ -236,6 +236,16 @@ def test_every_configuration_compiles_cleanly(number: int, size: int) -> None:
     assert code.count("UTMASTG")
     assert code.in_loops("MEMBAR.ALL.GPU") == ()
     assert code.count("LDL") == code.count("STL") == 0
+
+
+@pytest.mark.parametrize("columns", [16, 48, 64])
+def test_tiles_are_as_narrow_as_a_result(columns: int) -> None:
+    chosen = configuration(100352, columns, 256)
+    assert chosen.block_n <= 64 < configuration(100352, 2 * 64, 256).block_n
+    assert few_columns(Product(100352, 65, 256)) == []
+    rng = np.random.default_rng(columns)
+    a, b = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((520, 72), (72, columns)))
+    assert np.array_equal(matmul(a, b, config=chosen), a.astype(np.float64) @ b)
 
 
 def test_what_one_program_reads_leaves_the_cache_first() -> None:
