@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tawa.axon.sizes.choices import joined, largest, smallest
 from tawa.axon.sizes.chunks import chunks
+from tawa.axon.sizes.conditional import unless
 from tawa.axon.sizes.dims import Dim, exact_quotient
 from tawa.axon.sizes.shapes import evaluate
 from tawa.functional.terms import Variable
@@ -131,3 +132,9 @@ def test_rounded_quotients_are_compared_by_what_they_round():
     assert ((a + 1) // 2 + a // 2 - a).most() == 0
     assert (a - a // 3 * 3).most() == 2
     assert largest([(a + 2) // 3, a - a * 2 // 3]) == (a + 2) // 3
+
+
+def test_a_size_whose_condition_never_holds_is_the_other():
+    a, b = (Dim.of(v) for v in VARIABLES[:2])
+    assert unless(a, b, (a, Dim.of(0))) is b
+    assert unless(a, b, (Dim.of(1),)) is a

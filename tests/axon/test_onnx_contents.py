@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
 from tests.axon.test_onnx_sound import INT64, at, constant, model_of, node, shapes_of, value
+from tests.work import calls_made
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -385,3 +386,33 @@ def test_what_integer_an_infinity_is_is_unknown():
         [constant("onef", 1.0, np.float32), constant("zerof", 0.0, np.float32)]
     )
     assert shapes_of(made).contents("y") is None
+
+
+def padded(times: int) -> ModelProto:
+    """Padding by what floats say is missing, and what is padded cut off again, some times."""
+    nodes: list[NodeProto] = []
+    last = "x"
+    for i in range(times):
+        nodes += [
+            node("Shape", [last], [f"s{i}"]), cast(f"s{i}", f"f{i}", TensorProto.FLOAT),
+            node("Add", [f"f{i}", "more"], [f"g{i}"]), cast(f"g{i}", f"k{i}", INT64),
+            node("Sub", [f"k{i}", f"s{i}"], [f"d{i}"]),
+            node("Concat", ["first", f"d{i}"], [f"p{i}"], axis=0),
+            node("Pad", [last, f"p{i}"], [f"q{i}"]), node("Neg", [f"d{i}"], [f"e{i}"]),
+            node("Slice", [f"q{i}", "first", f"e{i}", "first"], [f"t{i}"]),
+        ]  # fmt: skip
+        last = f"t{i}"
+    made = model(*nodes, node("Identity", [last], ["y"]))
+    made.graph.initializer.append(constant("more", [3.0], np.float32))
+    return made
+
+
+def test_numbers_that_are_computed_from_each_other_take_work_as_many_as_they_are():
+    """Their conditions are not written inside of each other."""
+    work: list[int] = []
+    for times in (6, 12):
+        shapes = shapes_of(padded(times))
+        work.append(calls_made(lambda shapes=shapes: shapes.text("y")))
+        assert shapes.text("y") == "[(N)]"
+        assert at(shapes, "y", N=5) == (5,)
+    assert work[1] < 2.5 * work[0]

@@ -148,10 +148,12 @@ class Bounds:
         if number is not None:
             return high if number >= 2**31 - 1 else bound
         if (bottom := context.least(bound)) is None or bottom < 0:
-            below = context.least(-bound)
-            if below is not None and below > 0:
-                return bound + self.size
-            self.assumed.append(bound + 1)
+            found = context.provided.number(bound)
+            below, above = context.least(-found.dim), context.least(found.dim)
+            is_below = below is not None and below > 0
+            is_known = is_below or (above is not None and above >= 0)
+            self.assumed += found.sizes if is_known else [bound + 1]
+            return bound + self.size if is_below else bound
         return bound
 
     def left(self, first: Dim | None, size: Dim) -> tuple[Dim | None, Dim]:

@@ -22,6 +22,9 @@ from tawa.functional.terms import Variable
 MAX_CONDITIONS = 16
 """Windows that have to fit for a size to be known: if there are more, it is unknown."""
 
+MAX_DEFINED = 1 << 14
+"""Symbols and numbers of a size and of its conditions: if there are more, it is unknown."""
+
 
 @dataclass
 class ModelShapes:
@@ -115,7 +118,7 @@ class View:
             for atom in room.quotients():
                 self.rooms.setdefault(atom, {})[room.size + 1] = None
         self._shown: dict[Dim, Dim] = {}
-        self._unknown: dict[Variable, Dim] = {}
+        self._numbers: dict[Variable, Number | None] = {}
         self._definitions = _standing(walk.provided.definitions, walk.solver)
 
     def _needed(self, dim: Dim) -> tuple[Dim, ...] | None:
@@ -135,24 +138,46 @@ class View:
                     return None
         return tuple(found)
 
-    def _defined(self, dim: Dim, inside: frozenset[Variable]) -> Dim:
-        """A size with the numbers put in that variables stand for, where their conditions hold."""
-        definitions = self._definitions
-        if definitions.keys().isdisjoint(dim.free):
+    def _number(self, variable: Variable) -> Number | None:
+        """What a variable stands for, and where, without other such variables; None if nothing."""
+        if variable in self._numbers:
+            return self._numbers[variable]
+        self._numbers[variable] = None  # so while it is sought: nothing is defined by itself
+        given = self._definitions.get(variable)
+        if given is not None:
+            sizes: dict[Dim, None] = {}
+            known, *more = (self._put_in(part, sizes) for part in (given.dim, *given.sizes))
+            self._numbers[variable] = Number(known, tuple(dict.fromkeys((*sizes, *more))))
+        return self._numbers[variable]
+
+    def _put_in(self, dim: Dim, sizes: dict[Dim, None]) -> Dim:
+        """A size with the numbers put in that variables stand for; what has to hold, too."""
+        dim = self.solver.dim(dim)
+        if self._definitions.keys().isdisjoint(dim.free):
             return dim
 
         def put(variable: Variable) -> Dim | None:
-            number = definitions.get(variable)
-            if number is None or variable in inside:
+            number = self._number(variable)
+            if number is None:
                 return None
-            deeper = inside | {variable}
-            known, *sizes = (
-                self._defined(self.solver.dim(part), deeper) for part in (number.dim, *number.sizes)
-            )
-            unknown = self._unknown.setdefault(variable, self.shown_by.fresh_count())
-            return unless(known, unknown, tuple(sizes))
+            sizes.update(dict.fromkeys(number.sizes))
+            return number.dim
 
         return dim.substitute(put)
+
+    def _defined(self, dim: Dim) -> Dim:
+        """A size in symbols, where all conditions hold; it is unknown elsewhere, or if it is long.
+
+        The conditions are all put in front: inside of each other they would be written for each
+        number that is computed from another one, and again for each that is computed from that.
+        """
+        sizes: dict[Dim, None] = {}
+        known = self._put_in(dim, sizes)
+        if not sizes:
+            return known
+        is_long = sum(size.weight for size in (known, *sizes)) > MAX_DEFINED
+        unknown = self.shown_by.fresh_count()
+        return unknown if is_long else unless(known, unknown, tuple(sizes))
 
     def _renamed(self, dim: Dim) -> Dim:
         """A size in the other walk's symbols."""
@@ -173,7 +198,7 @@ class View:
         """The size, if windows have room; it is unknown elsewhere."""
         found = self._shown.get(dim)
         if found is None:
-            known = self._defined(self.solver.dim(dim), frozenset())
+            known = self._defined(dim)
             needed, unknown = self._needed(known), self.shown_by.fresh_count()
             sizes = tuple(self._renamed(size) for size in needed or ())
             found = unknown if needed is None else unless(self._renamed(known), unknown, sizes)

@@ -34,11 +34,7 @@ class Unless(Atom):
         sizes = [size.substitute(replace) for size in self.sizes]
         if any(size.constant is not None and size.constant < 1 for size in sizes):
             return otherwise  # `dim` may divide by what is 0
-        return unless(
-            self.dim.substitute(replace),
-            otherwise,
-            tuple(size for size in sizes if size.constant is None),
-        )
+        return unless(self.dim.substitute(replace), otherwise, tuple(sizes))
 
     def least(self) -> int | None:
         """The weaker bound."""
@@ -48,6 +44,9 @@ class Unless(Atom):
 
 def unless(dim: Dim, otherwise: Dim, sizes: tuple[Dim, ...]) -> Dim:
     """`dim`, unless one of `sizes` is below 1."""
+    if any(size.constant is not None and size.constant < 1 for size in sizes):
+        return otherwise
+    sizes = tuple([size for size in sizes if size.constant is None])
     return Dim.of(Unless(dim, otherwise, sizes)) if sizes and dim != otherwise else dim
 
 
