@@ -369,10 +369,13 @@ def run_on_gpu(
     begin = time.perf_counter()
     team = GpuChains(device, density, image, plans)
     try:
+        if plan.warm_up:
+            rivals.prepare()  # on a core of its own, while the device works
         team.start()
         warm_up(team, plan, tell, rivals)
         team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, tell)
         chains = team.finish()
     finally:
         team.close()
+        rivals.wait()
     return chains, time.perf_counter() - begin

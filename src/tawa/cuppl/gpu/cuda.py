@@ -102,14 +102,18 @@ INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
 
 
 def emit_cuda(program: Program, texts: Texts | None = None) -> str:
-    """CUDA C++ of a program's functions, declarations first; `texts` makes the text of one."""
+    """CUDA C++ of a program's functions, declarations first.
+
+    `texts` makes the text of one where code has to be short, as it is long anyway.
+    """
     functions = list(program.functions.values())
     parts = [f"TABLE double {_table(v)}[] = {{{_items(v)}}};" for v in tables(program)]
     parts += [signature(f) + ";" for f in functions]
     called = called_in_programs(program)
     parts.extend(_called(f) for f in functions if f.name in called)
     for function in functions:
-        inside = called if function.inline and function.name not in called else frozenset[str]()
+        inside = called if function.inline or texts else frozenset[str]()
+        inside = frozenset[str]() if function.name in called else inside
         parts.append((texts or FunctionText)(function, program, inside).text())
     return "\n".join(parts)
 

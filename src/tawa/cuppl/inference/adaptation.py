@@ -63,8 +63,11 @@ STRICTEST = 0.95
 """The acceptance that is wanted, at most, of chains that diverge."""
 SETTLED_UPDATES = AT_ONCE + 3
 """Changes after which the step size that chains share is nearly right."""
-POOLED_DOUBLINGS, EARLY_POOLED_DOUBLINGS = 5, 4
-"""In a warm-up together all wait for the longest trajectories."""
+POOLED_DOUBLINGS, EARLY_POOLED_DOUBLINGS, TUNING_DOUBLINGS = 5, 4, 3
+"""In a warm-up together all wait for the longest trajectories.
+
+The last is for single transitions, after each of which the step size is put right.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +246,13 @@ class _Pool:
         Acceptance falls by about 0.4 where the logarithm of the step grows by 1, near the target.
         """
         updates, length, begin = 0, 1, end
+        most = int(self.team.words[0, k.DOUBLINGS])
         late = first >= FROM * self.plan.warm_up
         while first < end:
             if updates == SETTLED_UPDATES:
                 self.team.words[:, k.DIVERGED], begin = 0, first
             last = min(end, first + length)
+            self.team.words[:, k.DOUBLINGS] = min(most, TUNING_DOUBLINGS) if length == 1 else most
             self.team.run(first, last, learning, -1, report)
             first, updates = last, updates + 1
             if updates >= AT_ONCE:
@@ -315,7 +320,8 @@ def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | Non
     learned = {chain: metric for chain, metric in enumerate(metrics) if metric is not None}
     volumes = {id(one): evidence(0.0, one, team.dimension) for one in learned.values()}
     own, seeds = [densities[c] + volumes[id(m)] for c, m in learned.items()], team.seeds
-    places = rivals.instead(own, plan.metric, [seeds[chain] for chain in learned])
+    chosen = seeds[:1] if plan.pooled else [seeds[chain] for chain in learned]
+    places = rivals.instead(own, plan.metric, chosen)
     for chain, there in zip(learned, places, strict=True):
         if there is not None:
             team.put(chain, there[0])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -65,22 +65,36 @@ class Rivals:
     """Transitions of all chains that learn together."""
     density: Density | None = None
     best: tuple[Normal, float] | None = None
+    climbing: Future[None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def instead(self, own: Sequence[float], metric: str, seeds: Sequence[int]) -> list[Place]:
         """Where chains go on whose regions have about these log evidences; None if that is there.
 
-        `seeds` are those of the chains.
+        `seeds` are those of the chains, or one for all.
         """
+        self.prepare()
+        self.wait()
         with self.lock:
-            if self.density is None:
-                _aside(self.climb)
             best = self.best
             if best is None:
                 return [None] * len(own)
             lost = [one + APART + len(best[0].mean) < best[1] for one in own]
             work = partial(self.drawn, best[0], metric, seeds, lost)
             return _aside(work) if any(lost) else [None] * len(own)
+
+    def prepare(self) -> None:
+        """Begin with the climbs, if nobody has."""
+        with self.lock:
+            if self.climbing is None:
+                pool = ThreadPoolExecutor(1)
+                self.climbing = pool.submit(self.climb)
+                pool.shutdown(wait=False)
+
+    def wait(self) -> None:
+        """Wait for the climbs, if they have begun."""
+        if self.climbing is not None:
+            self.climbing.result()
 
     def climb(self) -> None:
         """Find the best rival."""
@@ -91,16 +105,20 @@ class Rivals:
         self, normal: Normal, metric: str, seeds: Sequence[int], lost: Sequence[bool]
     ) -> list[Place]:
         """Draws where the density is not 0, as points, and the metric there, for what is lost."""
-        shared = _metric(normal, metric)
-        each = zip(seeds, lost, strict=True)
-        points = [self.point(normal, seed) if one else None for seed, one in each]
+        shared, n = _metric(normal, metric), len(normal.mean)
+        teams = [lost] if len(seeds) == 1 else [[one] for one in lost]
+        points: list[Floats | None] = []
+        for seed, team in zip(seeds, teams, strict=True):
+            noise = _random(seed).standard_normal((sum(team) * TRIES, n))
+            draws = iter(normal.draw(noise).reshape(-1, TRIES, n))
+            points += [self.point(next(draws)) if one else None for one in team]
         return [None if point is None else (point, shared) for point in points]
 
-    def point(self, normal: Normal, seed: int) -> Floats | None:
-        """One of these draws."""
+    def point(self, draws: Floats) -> Floats | None:
+        """The first of some draws where the density is not 0."""
         density = self.density
         assert density is not None
-        for q in normal.draw(_random(seed).standard_normal((TRIES, density.dimension))):
+        for q in draws:
             value, gradient = density(q)
             if math.isfinite(value) and np.isfinite(gradient).all():
                 return point_of(density, value, density.kept_words)
