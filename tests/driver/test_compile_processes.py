@@ -45,7 +45,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     monkeypatch.setattr(
         compile_processes, "_started", lambda share: (started.append(share), Process())[1]
     )
-    monkeypatch.setattr(compile_processes, "cores", lambda: 16)
+    monkeypatch.setattr(compile_processes, "free_cores", lambda: 16)
     return started
 
 
@@ -66,7 +66,7 @@ def test_two_variants_are_worth_a_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """At most eight, at most one a core; together they are given all that are not kept, once."""
-    monkeypatch.setattr(compile_processes, "cores", lambda: cores)
+    monkeypatch.setattr(compile_processes, "free_cores", lambda: cores)
     assert compile_variants(Kernel(kept), variants(count)) == processes  # type: ignore[arg-type]
     assert len(shares) == processes
     given: list[int] = []

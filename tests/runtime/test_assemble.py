@@ -51,7 +51,7 @@ def test_products_come_in_order():
 def test_half_of_the_cores_compile(
     monkeypatch: pytest.MonkeyPatch, cores: int, expected: int
 ) -> None:
-    monkeypatch.setattr(assemble, "cores", lambda: cores)
+    monkeypatch.setattr(assemble, "free_cores", lambda: cores)
     assert assemble.at_a_time() == expected
 
 

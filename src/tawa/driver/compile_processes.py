@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tawa.base.cores import cores
+from tawa.base.cores import free_cores
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
 from tawa.base.object_text import Unwritable, object_of, text_of
@@ -40,7 +40,7 @@ def compile_variants(kernel: Kernel, variants: Sequence[dict[str, Any]]) -> int:
     done where the kernel is not a function of a module's file, or constants cannot be written down.
     """
     wanted = [v for v in variants if not kernel.is_compiled(kernel.request(**v))]
-    count = min(MOST, cores(), len(wanted) // SHARE)
+    count = min(MOST, free_cores(), len(wanted) // SHARE)
     place = _place(kernel)
     if count < 2 or place is None or not sys.executable or DUMP_DIR.get() is not None:
         return 0

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import IO, Protocol, TypeVar
 
-from tawa.base.cores import cores
+from tawa.base.cores import free_cores
 from tawa.base.errors import TawaError
 from tawa.runtime.compile_log import CompileReport
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
@@ -128,8 +128,8 @@ def start(source: str, target: str, name: str) -> Job:
 
 
 def at_a_time() -> int:
-    """How many compilations may be under way: half the cores, since not all will be needed."""
-    return max(1, min(MOST, cores() // 2))
+    """How many compilations may be under way: half the free cores, since not all will be needed."""
+    return max(1, min(MOST, free_cores() // 2))
 
 
 def in_turn(
