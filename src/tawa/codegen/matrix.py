@@ -34,7 +34,7 @@ from tawa.hopper.dialect.sync import FenceProxyAsync
 from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import FragType, RingType, TileType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
-from tawa.tile.dialect.ops import products_summed
+from tawa.tile.dialect.ops import ViewLike, products_summed, spreads
 
 
 class ProductNotSupported(TawaError):
@@ -182,10 +182,11 @@ def _read_later(op: aref.DotIssue) -> bool:
     """
     value, at = op.accumulator, op
     home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+    uses = [use for name in _names(value) for use in name.uses]
     while True:
         block = at.parent
         assert block is not None
-        users = (block.find_ancestor_op_in_block(use.operation) for use in value.uses)
+        users = (block.find_ancestor_op_in_block(use.operation) for use in uses)
         if any(user is not None and at.is_before_in_block(user) for user in users):
             return True
         if block is home:
@@ -194,6 +195,16 @@ def _read_later(op: aref.DotIssue) -> bool:
         if not isinstance(around, scf.IfOp):
             return True
         at = around
+
+
+def _names(value: SSAValue) -> list[SSAValue]:
+    """A value, and those that lie in its registers: turned, or with other dimensions."""
+    found = [value]
+    for name in found:
+        for use in name.uses:
+            if isinstance(use.operation, ViewLike) or spreads(use.operation):
+                found += use.operation.results
+    return found
 
 
 def _instructions(
