@@ -39,6 +39,7 @@ from tawa.cuppl.natives import notes as note_natives
 from tawa.cuppl.natives import nuts as nuts_natives
 from tawa.cuppl.natives import relocate as relocate_natives
 from tawa.cuppl.natives import smc as smc_natives
+from tawa.cuppl.natives import starts as start_natives
 from tawa.cuppl.natives import tape as tape_natives
 from tawa.cuppl.natives import trace as trace_natives
 from tawa.cuppl.natives.control import STOPPED
@@ -53,7 +54,7 @@ __all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context", "run_key"]
 
 NATIVE_MODULES = (
     climb_natives, collect, importance_natives, note_natives, nuts_natives, relocate_natives,
-    smc_natives, tape_natives, trace_natives,
+    smc_natives, start_natives, tape_natives, trace_natives,
 )  # fmt: skip
 """Where the driving natives are defined; importing them registers them."""
 

@@ -241,11 +241,13 @@ class GpuChains:
             self.arrays[word][chains, : array.size] = array
             self.dirty.add(word)
 
-    def put(self, chain: int, point: Floats) -> None:
-        """Put a chain somewhere else."""
-        row = self.arrays[k.WORK][chain]
-        row[: len(point)] = point
-        self.device.write(self.owned[k.WORK] + chain * row.nbytes, row[: len(point)])
+    def put(self, chains: Sequence[int], points: Sequence[Floats]) -> None:
+        """Put some chains somewhere else."""
+        if points:
+            work = self.arrays[k.WORK]
+            self.device.read(self.owned[k.WORK], work)
+            work[chains, : len(points[0])] = points
+            self.dirty.add(k.WORK)
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""

@@ -15,7 +15,7 @@ from tawa.cuppl.lowering.frames import ENTRY_POINT, FINAL_POINT, MACHINE
 from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.lowering.suspension import recursive_functions
-from tawa.cuppl.natives import nuts, starts, tape
+from tawa.cuppl.natives import nuts, tape
 from tawa.cuppl.natives.collect import CONTINUATION_LAYOUT
 from tawa.cuppl.translation.native import link, translate
 from tawa.cuppl.typing.errors import UnsupportedMethod
@@ -169,7 +169,7 @@ def chains_program(lowered: Lowered, together: bool) -> Program:
             hint="leave `device` out: chains run on all cores then",
         )
     program.add(taped_wrapper(lowered))
-    assert len(NATIVE_MODULES) > 0 and starts  # importing them has registered the natives
+    assert len(NATIVE_MODULES) > 0  # importing them has registered the natives
     roots = ["run_chain", "find_step", "find_start"]
     for name in roots:
         program.add(deepcopy(translate(name)))

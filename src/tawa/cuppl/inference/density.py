@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD, Executable, new_context
 from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.natives import starts
 from tawa.cuppl.natives import tape as k
 from tawa.cuppl.natives.nuts import CHANGED, FAILED, FULL
 from tawa.cuppl.typing.errors import UnsupportedMethod
@@ -31,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 ATTEMPTS = 200
 """Starts that are tried: half of them between -2 and 2, the others nearer and nearer to 0."""
 NARROWER = 0.97
-GRADIENT = "value_and_gradient run_chain find_step start_climb climb_on"
+GRADIENT = "value_and_gradient run_chain find_step start_climb climb_on complete_points"
 """The entries of code that is compiled for gradients."""
 STEEP = 1e6
 """A slope from which a start is looked for elsewhere, or else climbed from."""
@@ -205,6 +206,14 @@ class Density:
             ended, status, done = (int(w) for w in out[:3])
             if not self.make_room(ended, status):
                 return done
+
+    def complete(self, points: Floats, words: int) -> None:
+        """Evaluate at the positions of points (`natives/nuts.py`) with so many result words."""
+        c = np.zeros(starts.EVALUATION_WORDS, dtype=np.int64)
+        c[starts.POINTS], c[starts.COUNT] = points.ctypes.data, len(points)
+        c[starts.POINT_WORDS], c[starts.WRITTEN] = words, self.results.ctypes.data
+        c[starts.STEPS] = self.limits.max_steps
+        self.drive("complete_points", c)
 
     def make_room(self, ended: int, status: int) -> bool:
         """Whether machine code ended because it had too little room; it has more now.

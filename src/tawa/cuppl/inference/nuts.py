@@ -209,9 +209,10 @@ class _Together:
         for chain in chains:
             self.samplers[chain].use(metric)
 
-    def put(self, chain: int, point: Floats) -> None:
-        """Put a chain somewhere else."""
-        self.samplers[chain].arrays[k.WORK][: len(point)] = point
+    def put(self, chains: Sequence[int], points: Sequence[Floats]) -> None:
+        """Put some chains somewhere else."""
+        for chain, point in zip(chains, points, strict=True):
+            self.samplers[chain].arrays[k.WORK][: len(point)] = point
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""

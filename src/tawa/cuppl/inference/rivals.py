@@ -110,19 +110,30 @@ class Rivals:
         points: list[Floats | None] = []
         for seed, team in zip(seeds, teams, strict=True):
             noise = _random(seed).standard_normal((sum(team) * TRIES, n))
-            draws = iter(normal.draw(noise).reshape(-1, TRIES, n))
-            points += [self.point(next(draws)) if one else None for one in team]
+            found = iter(self.points(normal.draw(noise).reshape(-1, TRIES, n)))
+            points += [next(found) if one else None for one in team]
         return [None if point is None else (point, shared) for point in points]
 
-    def point(self, draws: Floats) -> Floats | None:
-        """The first of some draws where the density is not 0."""
+    def points(self, draws: Floats) -> list[Floats | None]:
+        """The first of each row of draws where the density is not 0, as a point."""
         density = self.density
         assert density is not None
-        for q in draws:
-            value, gradient = density(q)
-            if math.isfinite(value) and np.isfinite(gradient).all():
-                return point_of(density, value, density.kept_words)
-        return None
+        count, _, n = draws.shape
+        words = density.kept_words
+        found = np.zeros((count, 2 * n + 1 + words))
+        left = list(range(count))
+        for attempt in range(TRIES):
+            tried = np.zeros((len(left), found.shape[1]))
+            tried[:, :n] = draws[left, attempt]
+            density.complete(tried, words)
+            found[left] = tried
+            largest: Floats = np.abs(tried[:, n : 2 * n + 1]).max(axis=1)
+            finite: list[bool] = np.isfinite(largest).tolist()
+            left = [row for row, good in zip(left, finite, strict=True) if not good]
+            if not left:
+                break
+        lost = set(left)
+        return [None if row in lost else point for row, point in enumerate(found)]
 
 
 def _aside(work: Callable[[], T]) -> T:
