@@ -23,6 +23,7 @@ from tawa.aref.dialect.ops import (
     TurnWait,
     WarpGroup,
 )
+from tawa.aref.dialect.types import RefType
 from tawa.base.options import RequestUnmet
 from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
@@ -157,7 +158,7 @@ class PingPong:
         first = block.first_op
         assert first is not None and loop.parent is block
         block.insert_op_before(team, first)
-        self._order(loop)
+        self._order(loop, [ref for ref in refs if not _apart(loop, ref, teams)])
         self._skip(loop, refs, team.result, teams)
         self._first_turn(block, team, teams)
         self.decided.add(TilesInTurns(teams, span=span_of(loop)))
@@ -176,12 +177,16 @@ class PingPong:
             hint="pass persistent=True, or write the loop over tiles in the kernel",
         )
 
-    def _order(self, loop: scf.ForOp) -> None:
-        """Wait for the iteration before a tile's first product, pass it on after its last."""
+    def _order(self, loop: scf.ForOp, shared: list[SSAValue]) -> None:
+        """Wait for the iteration before a tile's first product, pass it on after its last.
+
+        Waits for slots that other teams wait for, too, come in between: without an order, a team
+        could be a round ahead there as well.
+        """
         body = loop.body.block
-        with_dots = [op for op in body.ops if has(op, DotIssue)]
-        body.insert_op_before(TurnWait(), with_dots[0])
-        body.insert_op_after(TurnPass(), with_dots[-1])
+        ordered = [op for op in body.ops if has(op, DotIssue) or _gets(op, shared)]
+        body.insert_op_before(TurnWait(), ordered[0])
+        body.insert_op_after(TurnPass(), ordered[-1])
 
     def _skip(self, loop: scf.ForOp, refs: list[SSAValue], team: SSAValue, teams: int) -> None:
         counter, outer = _Counter(loop), loop.parent
@@ -225,3 +230,16 @@ class PingPong:
         inner = Block([TurnPass(), scf.YieldOp()])
         branch = scf.IfOp(is_last.result, [], Region(inner))
         block.insert_ops_after([last, is_last, branch], team)
+
+
+def _gets(op: Operation, refs: list[SSAValue]) -> list[GetEnter]:
+    """Where an op waits for slots of some rings."""
+    return [get for get in every(op) if isinstance(get, GetEnter) and get.ref in refs]
+
+
+def _apart(loop: scf.ForOp, ref: SSAValue, teams: int) -> bool:
+    """Whether teams never wait for the same slots of a ring: each tile has as many, in turn."""
+    gets = _gets(loop, [ref])
+    assert isinstance(ref.type, RefType)
+    each = all(get.parent is loop.body.block for get in gets)
+    return each and ref.type.depth.data % (teams * len(gets)) == 0
