@@ -104,7 +104,7 @@ def test_variants_are_compiled_by_processes(
     from vector_add import vector_add
 
     monkeypatch.setenv(CACHE_DIR.name, str(tmp_path))
-    monkeypatch.setattr("tawa.driver.compile_processes.cores", lambda: 2)
+    monkeypatch.setattr("tawa.driver.compile_processes.free_cores", lambda: 2)
     types = dict(zip(vector_add.arg_names, ["*f32:16"] * 3 + ["i32"], strict=False))
     variants = [{**types, "BLOCK": 2**e, "num_warps": 2} for e in range(7, 11)]
     assert compile_variants(vector_add, variants) == 2
