@@ -280,7 +280,10 @@ class HostDevice:
     def free(self, address: int) -> None:
         del self.arrays[address]
 
-    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+    def host(self, words: int) -> npt.NDArray[np.int64]:
+        return np.full(words, -1, dtype=np.int64)
+
+    def write(self, address: int, data: npt.NDArray[Any], wait: bool = True) -> None:
         ctypes.memmove(address, data.ctypes.data, data.nbytes)
 
     def read(self, address: int, data: npt.NDArray[Any]) -> None:

@@ -85,10 +85,10 @@ def test_chains_that_see_the_posterior_stay(name: str) -> None:
 
 def test_starts_where_the_program_fails_are_no_rivals() -> None:
     _, rivals = started(FAILS_FAR_AWAY, 3)
-    (found,) = rivals.instead([-1e3], "auto", [3])
+    found = rivals.instead(np.array([-1e3]), "auto", [3])
     assert rivals.density is not None
     assert rivals.density.attempts > 1
-    assert found is None or abs(found[0][0]) < 0.1
+    assert found is None or abs(found.points[0, 0]) < 0.1
 
 
 @pytest.mark.parametrize("pooled", [False, True])

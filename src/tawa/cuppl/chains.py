@@ -14,7 +14,7 @@ from tawa.cuppl.cpu.memory import encode_inputs
 from tawa.cuppl.inference.adaptation import Plan, Report
 from tawa.cuppl.inference.checkpoint import Folder
 from tawa.cuppl.inference.density import LEVELS
-from tawa.cuppl.inference.nuts import rivals_of, run_plans
+from tawa.cuppl.inference.nuts import Drawn, rivals_of, run_plans
 from tawa.cuppl.inference.settings import Limits, check_settings, counts
 from tawa.cuppl.observations import observations
 from tawa.cuppl.results.chains import ChainPosterior, least_e_bfmi
@@ -50,7 +50,7 @@ def chains_posterior(
     kept = model.checkpoint(checkpoint, data, device, plan, chains if plan.pooled else 0)
     if device == "cpu":
         places = [kept.place(f"chain-{chain}") for chain in range(chains)] if kept else None
-        found = run_plans(plans, start, threads, limits or Limits(), report, places)
+        found = Drawn.of(run_plans(plans, start, threads, limits or Limits(), report, places))
     else:
         from tawa.cuppl.gpu.chains import run_on_gpu
 
@@ -63,10 +63,11 @@ def chains_posterior(
         method += " on the GPU"
     weights, order = np.full(plan.draws, 1.0 / plan.draws), np.arange(plan.draws)
     runs = [
-        Run(one.columns, weights, 0.0, order, [*one.memory, block], plan.draws) for one in found
+        Run(columns, weights, 0.0, order, [*memory, block], plan.draws)
+        for columns, memory in zip(found.columns, found.memory, strict=True)
     ]
     runs[0].device_seconds = seconds
-    kept = {n: np.stack([one.statistics[n] for one in found]) for n in found[0].statistics}
+    kept = found.statistics
     diagnostics = {
         "accepted": float(kept["acceptance_rate"].mean(1).mean()),
         "divergent": float(kept["diverging"].sum()),
@@ -74,7 +75,7 @@ def chains_posterior(
     }
     posterior = ChainPosterior(model.elaborated, runs, model.names, method, diagnostics)
     posterior.statistics.update(kept)
-    again = dict(data or {}), [c.positions for c in found], plan.seed, limits or Limits()
+    again = dict(data or {}), found.positions, plan.seed, limits or Limits()
     posterior.run_again_by(partial(observations, model.module, model.main, *again))
     posterior.warn()
     return posterior

@@ -8,7 +8,6 @@ the windows teach is computed here.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +23,7 @@ from tawa.cuppl.inference.density import STEEP, Density
 from tawa.cuppl.inference.metrics import Metric, diagonal
 from tawa.cuppl.inference.nuts import (
     SLICE,
-    NutsChain,
+    Drawn,
     first_point,
     set_words,
     sizes_of_arrays,
@@ -51,6 +50,9 @@ WARPS_A_MULTIPROCESSOR = 8
 """That run at the same time, by their registers."""
 FASTER = 8
 """So many more chains than warps still have a warp each, where lanes share loops over data."""
+CONTROL_WORDS = 11
+LEARNED = (k.WORK, k.METRIC, k.FACTOR, k.MOMENTS)
+"""Arrays that are written or read in the warm-up."""
 READ = (k.COLUMNS, k.POSITIONS, k.STATISTICS)
 """Arrays that are read when the chains are done."""
 
@@ -64,14 +66,18 @@ class GpuChains:
     image: Image
     plans: list[Plan]
     dimension: int = 0
-    control: Words = field(default_factory=lambda: np.zeros(11, dtype=np.int64))
+    told: Words = field(init=False)
+    """What is written before the chains run, and read after that: the next three, side by side."""
+    control: Words = field(init=False)
     own: Words = field(init=False)
     words: Words = field(init=False)
     meters: Words = field(init=False)
     arrays: dict[int, Floats] = field(default_factory=dict[int, Floats])
-    """Copies on the host of arrays that are written or read in the warm-up, a row a chain."""
+    """Copies on the host of arrays that the warm-up needs, a row a chain."""
     owned: dict[object, int] = field(default_factory=dict[object, int])
     """Addresses on the device."""
+    places: dict[int, int] = field(default_factory=dict[int, int])
+    """Those of arrays, which lie side by side."""
     taken: dict[object, int] = field(default_factory=dict[object, int])
     """Bytes of each."""
     dirty: set[int] = field(default_factory=set[int])
@@ -81,8 +87,11 @@ class GpuChains:
 
     def __post_init__(self) -> None:
         count, density = len(self.plans), self.density
-        self.own = np.zeros((count, OWN_WORDS), dtype=np.int64)
-        self.words = np.zeros((count, k.SAMPLER_WORDS), dtype=np.int64)
+        sizes = [CONTROL_WORDS, count * OWN_WORDS, count * k.SAMPLER_WORDS]
+        self.told = self.device.host(sum(sizes))
+        self.told[:] = 0
+        self.control, own, words = np.split(self.told, np.cumsum(sizes[:2]))
+        self.own, self.words = own.reshape(count, -1), words.reshape(count, -1)
         self.meters = np.zeros((count, tape.METER_WORDS), dtype=np.int64)
         seeds = np.array([p.seed & (1 << 64) - 1 for p in self.plans], dtype=np.uint64)
         self.own[:, SEED_LOW] = (seeds & np.uint64(0xFFFFFFFF)).astype(np.int64)
@@ -97,7 +106,7 @@ class GpuChains:
     @property
     def moments(self) -> Floats:
         """What the window so far has seen."""
-        self.device.read(self.owned[k.MOMENTS], self.arrays[k.MOMENTS])
+        self.device.read(self.places[k.MOMENTS], self.arrays[k.MOMENTS])
         return self.arrays[k.MOMENTS]
 
     def forget(self, chains: npt.NDArray[np.bool_]) -> None:
@@ -114,19 +123,16 @@ class GpuChains:
     @property
     def densities(self) -> Floats:
         """The log density where each chain is."""
-        return self.own.view(np.float64)[:, LOG_DENSITY]
+        return self.own.view(np.float64)[:, LOG_DENSITY].copy()
 
     # Set-up.
 
     def start(self) -> None:
         """Find where the chains start, and copy all to the device."""
         need = np.array(self.find_start(0))
-        for word in (k.WORK, k.METRIC, k.FACTOR, k.MOMENTS):
-            self.arrays[word] = np.zeros((len(self.plans), self.sizes()[word]))
+        self.lay_out()
         self.take_start(0)
         self.words[:, k.RESULTS] = self.each("results", 8 * len(self.density.results))
-        for word, size in self.sizes().items():
-            self.words[:, word] = self.each(word, 8 * size)
         n = self.dimension
         self.meters[:, tape.DIMENSION] = self.meters[:, tape.ROOM] = n
         self.meters[:, tape.POSITION] = self.each("position", 8 * n)
@@ -137,15 +143,30 @@ class GpuChains:
         inputs = self.place("inputs", max(8, 8 * len(self.image.words)))
         control[INPUTS] = inputs
         self.device.write(inputs, self.image.at(inputs))
-        control[SAMPLERS] = self.place("samplers", self.words.nbytes)
-        control[OWN] = self.place("own", self.own.nbytes)
-        self.place("control", control.nbytes)
+        place = self.place("told", self.told.nbytes)
+        control[OWN] = place + control.nbytes
+        control[SAMPLERS] = control[OWN] + self.own.nbytes
         self.make_room(*need)
         for chain in self.start_there().tolist():
             need = np.maximum(need, self.find_start(chain))
             self.take_start(chain)
         self.make_room(*need)
-        self.dirty = {k.WORK, k.METRIC, k.FACTOR}
+
+    def lay_out(self) -> None:
+        """Place the arrays, side by side on both sides."""
+        count, sizes = len(self.plans), self.sizes()
+        rows = [sizes[word] for word in LEARNED]
+        whole = self.device.host(count * sum(rows)).view(np.float64)
+        whole[:] = 0.0
+        parts = np.split(whole, np.cumsum(count * np.array(rows))[:-1])
+        for word, part in zip(LEARNED, parts, strict=True):
+            self.arrays[word] = part.reshape(count, -1)
+        for words in (LEARNED, READ):
+            place = self.place(words, 8 * count * sum(sizes[word] for word in words))
+            for word in words:
+                self.places[word] = place
+                self.words[:, word] = place + 8 * sizes[word] * np.arange(count, dtype=np.int64)
+                place += 8 * count * sizes[word]
 
     def sizes(self) -> dict[int, int]:
         """Floats of each array of a chain."""
@@ -169,25 +190,25 @@ class GpuChains:
         """Put a chain at the start that was found."""
         point, variances = self.found
         self.arrays[k.WORK][chain, : len(point)] = point
-        self.use([chain], diagonal(variances))
+        self.dirty.add(k.WORK)
+        self.use(np.array([chain]), diagonal(variances))
 
     def start_there(self) -> Words:
         """Find starts on the device; the chains, but for the first, that did not find one."""
-        n, work = self.dimension, self.arrays[k.WORK]
-        own, first = self.own, work[0].copy()
+        n, work, own = self.dimension, self.arrays[k.WORK], self.own
         own[1:, WANTED] = 1
-        self.send()
         self.run_kernel(START)
-        self.device.read(self.owned[k.WORK], work)
+        self.device.read(self.places[k.WORK], work)
         steep = np.abs(work[:, n : 2 * n])
         with np.errstate(invalid="ignore"):
             even = (steep.max(1) <= STEEP) & (steep.min(1) >= 1.0 / STEEP)
         good = (own[:, ENDED] == 0) & even
         own[:, WANTED] = own[:, ENDED] = own[:, STATUS] = 0
-        work[0], good[0] = first, False
+        good[0] = False
         rows = 1.0 / np.clip(steep[good], 1.0, 1e20)
         self.words[good, k.KIND] = 0
         self.arrays[k.METRIC][good, :n], self.arrays[k.FACTOR][good, :n] = rows, np.sqrt(rows)
+        self.dirty |= {k.METRIC, k.FACTOR}
         good[0] = True
         return np.flatnonzero(~good)
 
@@ -234,67 +255,60 @@ class GpuChains:
 
     # What the warm-up asks for.
 
-    def use(self, chains: Sequence[int], metric: Metric) -> None:
+    def use(self, chains: Words, metric: Metric) -> None:
         """Give some chains a metric."""
-        self.words[chains, k.KIND] = metric.kind
+        rows = slice(None) if len(chains) == len(self.plans) else chains
+        self.words[rows, k.KIND] = metric.kind
         for word, array in ((k.METRIC, metric.words), (k.FACTOR, metric.roots)):
-            self.arrays[word][chains, : array.size] = array
+            self.arrays[word][rows, : array.size] = array
             self.dirty.add(word)
 
-    def put(self, chains: Sequence[int], points: Sequence[Floats]) -> None:
+    def put(self, chains: Words, points: Floats) -> None:
         """Put some chains somewhere else."""
-        if points:
+        if len(chains):
             work = self.arrays[k.WORK]
-            self.device.read(self.owned[k.WORK], work)
-            work[chains, : len(points[0])] = points
+            self.device.read(self.places[k.WORK], work)
+            work[chains, : points.shape[1]] = points
             self.dirty.add(k.WORK)
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
         """Some chains look for a step size."""
         self.own[:, WANTED] = chains
         self.control[LAST] = iteration
-        self.send()
         while self.launch(FIND):
             pass
-        self.device.read(self.owned["samplers"], self.words)
 
     def run(self, first: int, last: int, learning: bool, kept: int, report: Report) -> None:
         """Transitions of all chains."""
         control = self.control
         control[LEARNING], control[KEPT] = learning, -1 if kept < 0 else first - kept
         self.own[:, FIRST] = first
-        self.send()
         while first < last:
             first = min(last, first + SLICE)
             control[LAST] = first
             while self.launch(RUN):
                 pass
             report(first)
-        self.device.read(self.owned["samplers"], self.words)
-
-    def send(self) -> None:
-        """Copy to the device what the host has changed."""
-        device = self.device
-        device.write(self.owned["samplers"], self.words)
-        device.write(self.owned["own"], self.own)
-        for word in sorted(self.dirty):
-            device.write(self.owned[word], self.arrays[word])
-        self.dirty.clear()
 
     def run_kernel(self, what: int) -> None:
-        """Run the chains, and read what became of them."""
+        """Write what the host has changed, run the chains, and read what became of them."""
         device = self.device
+        for word in sorted(self.dirty):
+            device.write(self.places[word], self.arrays[word], wait=False)
+        self.dirty.clear()
         warps = -(-len(self.plans) // int(self.control[LANES]))
         blocks = -(-warps * device.warp // device.block)
-        device.write(self.owned["control"], self.control)
-        device.launch([("run_chains", blocks, what)], self.owned["control"])
-        device.read(self.owned["own"], self.own)
+        device.write(self.owned["told"], self.told, wait=False)
+        device.launch([("run_chains", blocks, what)], self.owned["told"])
+        device.read(self.owned["told"], self.told)
 
     def launch(self, what: int) -> bool:
         """Go on with all chains; whether some were left because they need more room."""
-        device, control = self.device, self.control
+        control = self.control
         self.run_kernel(what)
         ended, status = self.own[:, ENDED], self.own[:, STATUS]
+        if not ended.any():
+            return False
         no_heap = (ended == k.FAILED) & (status == HEAP_FULL)
         for chain in np.flatnonzero((ended == k.CHANGED) | (ended == k.FAILED) & ~no_heap)[:1]:
             raise self.error(int(chain))
@@ -305,7 +319,6 @@ class GpuChains:
             self.new_heaps(2 * int(control[HEAP_WORDS]))
         if full or no_heap.any():
             self.own[:, ENDED] = self.own[:, STATUS] = 0
-            device.write(self.owned["own"], self.own)
         return bool(full or no_heap.any())
 
     def error(self, chain: int) -> Exception:
@@ -322,29 +335,21 @@ class GpuChains:
 
     # Results.
 
-    def finish(self) -> list[NutsChain]:
+    def finish(self) -> Drawn:
         """What the chains have drawn."""
-        count, draws, n = len(self.plans), self.plans[0].draws, self.dimension
-        found: dict[int, Floats] = {}
-        for word in READ:
-            found[word] = np.empty((count, self.sizes()[word]))
-            if found[word].size:
-                self.device.read(self.owned[word], found[word])
-        columns = found[k.COLUMNS].view(np.int64).reshape(count, -1, draws)
-        positions = found[k.POSITIONS].reshape(count, draws, n)
-        rows = found[k.STATISTICS].reshape(count, len(k.KEPT), draws)
-        steps = self.words.view(np.float64)[:, k.STEP].tolist()
-        chains: list[NutsChain] = []
-        for chain in range(count):
-            words, memory = columns[chain], list[Words]()
-            if any(self.density.references):
-                words, memory = results_of(self.density, positions[chain])
-            statistics: dict[str, Floats] = dict(zip(k.KEPT, rows[chain], strict=True))
-            evaluations = int(self.words[chain, k.EVALUATIONS])
-            chains.append(
-                NutsChain(words, positions[chain], statistics, steps[chain], evaluations, memory)
-            )
-        return chains
+        count, draws, sizes = len(self.plans), self.plans[0].draws, self.sizes()
+        rows = np.array([sizes[word] for word in READ])
+        whole = self.device.host(count * int(rows.sum()))
+        self.device.read(self.owned[READ], whole)
+        columns, points, statistics = np.split(whole, np.cumsum(count * rows)[:-1])
+        positions = points.view(np.float64).reshape(count, draws, -1)
+        columns = columns.reshape(count, -1, draws)
+        kept = statistics.view(np.float64).reshape(count, len(k.KEPT), draws)
+        named: dict[str, Floats] = dict(zip(k.KEPT, kept.swapaxes(0, 1), strict=True))
+        if not any(self.density.references):
+            return Drawn([*columns], [*positions], named, [[] for _ in range(count)])
+        found = [results_of(self.density, some) for some in positions]
+        return Drawn([one for one, _ in found], [*positions], named, [one for _, one in found])
 
 
 def chains_kernels(lowered: Lowered, chains: int, kept: dict[bool, Device]) -> Device:
@@ -365,7 +370,7 @@ def chains_kernels(lowered: Lowered, chains: int, kept: dict[bool, Device]) -> D
 def run_on_gpu(
     device: Any, density: Density, image: Image, plans: list[Plan], report: Report | None,
     rivals: Rivals,
-) -> tuple[list[NutsChain], float]:  # fmt: skip
+) -> tuple[Drawn, float]:  # fmt: skip
     """Chains, and the seconds that they took from their starts on; `density` is the first's."""
     plan, tell = plans[0], report or tell_nobody
     begin = time.perf_counter()
@@ -376,8 +381,8 @@ def run_on_gpu(
         team.start()
         warm_up(team, plan, tell, rivals)
         team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, tell)
-        chains = team.finish()
+        drawn = team.finish()
     finally:
         team.close()
         rivals.wait()
-    return chains, time.perf_counter() - begin
+    return drawn, time.perf_counter() - begin

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tawa.cuppl.gpu.blocks import locked_words, memory
 from tawa.cuppl.gpu.source import BLOCK
 from tawa.runtime import driver
 from tawa.runtime.nvrtc import compile_cuda
@@ -58,8 +59,12 @@ class Device(Protocol):
         """Give them back."""
         ...
 
-    def write(self, address: int, data: npt.NDArray[Any]) -> None:
-        """Copy to the device."""
+    def host(self, words: int) -> npt.NDArray[np.int64]:
+        """Words of the host that are copied fast, with any content."""
+        ...
+
+    def write(self, address: int, data: npt.NDArray[Any], wait: bool = True) -> None:
+        """Copy to the device; without `wait`, data may not change until something is read."""
         ...
 
     def read(self, address: int, data: npt.NDArray[Any]) -> None:
@@ -130,10 +135,14 @@ class CudaDevice:
 
     def allocate(self, size: int) -> int:
         """Some bytes, zeroed."""
-        address = int(driver.checked("cuMemAlloc", max(size, 8)))
+        address = memory(self.index).take(max(size, 8))
         driver.checked("cuMemsetD8Async", address, 0, max(size, 8), self.stream)
         self.sizes[address] = size
         return address
+
+    def host(self, words: int) -> npt.NDArray[np.int64]:
+        """Words of page-locked memory, while there is some."""
+        return locked_words(words)
 
     @property
     def allocated(self) -> int:
@@ -152,18 +161,20 @@ class CudaDevice:
 
     def free_bytes(self) -> int:
         """Free memory of the device, as the driver counts it."""
+        memory(self.index).drop()
         return int(driver.checked("cuMemGetInfo"))
 
     def free(self, address: int) -> None:
         """Give memory back."""
         driver.checked("cuStreamSynchronize", self.stream)
-        driver.checked("cuMemFree", address)
+        memory(self.index).give(address)
         self.sizes.pop(address, None)
 
-    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+    def write(self, address: int, data: npt.NDArray[Any], wait: bool = True) -> None:
         """Copy to the device."""
         driver.checked("cuMemcpyHtoDAsync", address, data.ctypes.data, data.nbytes, self.stream)
-        driver.checked("cuStreamSynchronize", self.stream)
+        if wait:
+            driver.checked("cuStreamSynchronize", self.stream)
 
     def read(self, address: int, data: npt.NDArray[Any]) -> None:
         """Copy from the device."""

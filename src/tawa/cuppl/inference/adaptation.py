@@ -6,7 +6,7 @@ A *team* is chains that go through the windows of the warm-up at the same time, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -32,6 +32,8 @@ __all__ = ["Plan", "Report", "Team", "moments_of", "near_others", "warm_up"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
+Given = list[tuple[Words, Metric]]
+"""Chains that have a new metric, with it."""
 Report = Callable[[int], None]
 """What is told of every so many transitions that were made."""
 WINDOWS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.9)
@@ -121,12 +123,12 @@ class Team(Protocol):
         """The log density where each chain is."""
         ...
 
-    def use(self, chains: Sequence[int], metric: Metric) -> None:
+    def use(self, chains: Words, metric: Metric) -> None:
         """Give some chains a metric."""
         ...
 
-    def put(self, chains: Sequence[int], points: Sequence[Floats]) -> None:
-        """Put some chains somewhere else (points of `natives/nuts.py`)."""
+    def put(self, chains: Words, points: Floats) -> None:
+        """Put some chains somewhere else (points of `natives/nuts.py`, a row each)."""
         ...
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:
@@ -169,7 +171,9 @@ def warm_up(
             found = _learn(team, plan)
             if rivals and first < EARLY * total <= end:
                 _give_way(team, plan, rivals, found)
-            chosen = np.array([one is not None for one in found])
+            chosen = np.zeros(len(words), dtype=bool)
+            for chains, _ in found:
+                chosen[chains] = True
             team.forget(chosen)
             _find_steps(team, plan, pool, chosen)
         first = end
@@ -272,13 +276,14 @@ class _Pool:
         """Change the step by how much acceptance is missing; chains leave the pool, or join it."""
         words = self.team.words
         floats = words.view(np.float64)
-        near, joined = (
-            near_others(self.team.densities, self.team.dimension),
-            words[:, k.STEP_GIVEN] == 1,
-        )
-        share, target = float(floats[near, k.SHARE].mean()), float(floats[0, k.TARGET])
+        near = near_others(self.team.densities, self.team.dimension)
+        joined = words[:, k.STEP_GIVEN] == 1
+        share, target = float(floats[:, k.SHARE][near].mean()), float(floats[0, k.TARGET])
         self.step = math.exp(math.log(self.step) + gain * (share - target))
         leaving = joined & ~near
+        if not leaving.any() and near.all():
+            floats[:, k.STEP], words[:, k.STEP_GIVEN] = self.step, 1
+            return
         floats[leaving, k.CENTRE] = floats[leaving, k.AVERAGED] = math.log(self.step)
         floats[leaving, k.ERROR] = 0.0
         words[leaving, k.COUNT] = 0
@@ -286,54 +291,48 @@ class _Pool:
         floats[near, k.STEP] = self.step
 
 
-def _learn(team: Team, plan: Plan) -> list[Metric | None]:
+def _learn(team: Team, plan: Plan) -> Given:
     """Give chains the metric of the window that ends; those whose window was too short keep theirs.
 
     Returns what is new. Those chains begin a new window.
     """
-    seen, n = team.words[:, k.SEEN], team.dimension
+    seen, moments, n = team.words[:, k.SEEN], team.moments, team.dimension
+    every = np.arange(len(seen))
     if plan.pooled:
         near = near_others(team.densities, n)
-        metrics = [learned(plan, n, seen[near], team.moments[near])] * len(seen)
+        groups, seeing = [every], [near]
     else:
-        each = [slice(chain, chain + 1) for chain in range(len(seen))]
-        metrics = [learned(plan, n, seen[own], team.moments[own]) for own in each]
-    _use(team, {c: one for c, one in enumerate(metrics) if one is not None})
-    return metrics
+        groups = seeing = [every[chain : chain + 1] for chain in range(len(seen))]
+    found: Given = []
+    for chains, own in zip(groups, seeing, strict=True):
+        metric = learned(plan, n, seen[own], moments[own])
+        if metric is not None:
+            found.append((chains, metric))
+            team.use(chains, metric)
+    return found
 
 
-def _use(team: Team, metrics: dict[int, Metric]) -> None:
-    """Give chains metrics, of which many may be the same."""
-    groups: dict[int, list[int]] = {}
-    for chain, one in metrics.items():
-        groups.setdefault(id(one), []).append(chain)
-    for chains in groups.values():
-        team.use(chains, metrics[chains[0]])
-
-
-def _give_way(team: Team, plan: Plan, rivals: Rivals, metrics: list[Metric | None]) -> None:
+def _give_way(team: Team, plan: Plan, rivals: Rivals, learned: Given) -> Given:
     """Chains in a region that has next to no weight beside a rival's go on from there.
 
-    They take its metric; of chains that learn together all do, if most have moved.
+    They take its metric; of chains that learn together all do, if most have moved. Returns who has
+    which new metric.
     """
-    densities, moved = team.densities.tolist(), dict[int, Metric]()
-    learned = {chain: metric for chain, metric in enumerate(metrics) if metric is not None}
-    volumes = {id(one): evidence(0.0, one, team.dimension) for one in learned.values()}
-    own, seeds = [densities[c] + volumes[id(m)] for c, m in learned.items()], team.seeds
-    chosen = seeds[:1] if plan.pooled else [seeds[chain] for chain in learned]
-    places = rivals.instead(own, plan.metric, chosen)
-    points: list[Floats] = []
-    for chain, there in zip(learned, places, strict=True):
-        if there is not None:
-            points.append(there[0])
-            moved[chain] = there[1]
-    team.put(list(moved), points)
+    n, seeds = team.dimension, team.seeds
+    chains = np.concatenate([np.zeros(0, dtype=np.int64), *(some for some, _ in learned)])
+    volumes = [np.full(len(some), evidence(0.0, one, n)) for some, one in learned]
+    own = team.densities[chains] + np.concatenate([np.zeros(0), *volumes])
+    chosen = seeds[:1] if plan.pooled else [seeds[chain] for chain in map(int, chains)]
+    found = rivals.instead(own, plan.metric, chosen)
+    if found is None:
+        return learned
+    moved = chains[found.moved]
+    team.put(moved, found.points)
     if plan.pooled:
-        most = 2 * len(moved) > len(metrics)
-        moved = dict.fromkeys(range(len(metrics)), next(iter(moved.values()))) if most else {}
-    for chain, metric in moved.items():
-        metrics[chain] = metric
-    _use(team, moved)
+        every = np.arange(len(seeds))
+        moved = every if 2 * len(moved) > len(seeds) else every[:0]
+    team.use(moved, found.metric)
+    return [*learned, (moved, found.metric)]
 
 
 def near_others(densities: Floats, n: int) -> npt.NDArray[np.bool_]:

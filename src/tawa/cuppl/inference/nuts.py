@@ -32,7 +32,7 @@ from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.failures import UnboundedRecursion
 
 __all__ = [
-    "SLICE", "NutsChain", "Plan", "first_point", "nuts_chain", "rivals_of", "run_plans",
+    "SLICE", "Drawn", "NutsChain", "Plan", "first_point", "nuts_chain", "rivals_of", "run_plans",
     "set_words", "sizes_of_arrays", "tell_nobody",
 ]  # fmt: skip
 
@@ -60,6 +60,28 @@ class NutsChain:
     evaluations: int
     memory: list[Words]
     """What the results refer to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What some chains have drawn: lists of what each has (`NutsChain`)."""
+
+    columns: list[Words]
+    positions: list[Floats]
+    statistics: dict[str, Floats]
+    """By name, (chains, draws)."""
+    memory: list[list[Words]]
+
+    @staticmethod
+    def of(chains: list[NutsChain]) -> Drawn:
+        """Of chains one by one."""
+        names = chains[0].statistics
+        return Drawn(
+            [one.columns for one in chains],
+            [one.positions for one in chains],
+            {name: np.stack([one.statistics[name] for one in chains]) for name in names},
+            [one.memory for one in chains],
+        )
 
 
 def sizes_of_arrays(plan: Plan, n: int, words: int) -> dict[int, int]:
@@ -204,14 +226,14 @@ class _Together:
         self.moments[chains] = 0.0
         self.words[chains, k.SEEN] = 0
 
-    def use(self, chains: Sequence[int], metric: Metric) -> None:
+    def use(self, chains: Words, metric: Metric) -> None:
         """Give some chains a metric."""
-        for chain in chains:
+        for chain in map(int, chains):
             self.samplers[chain].use(metric)
 
-    def put(self, chains: Sequence[int], points: Sequence[Floats]) -> None:
+    def put(self, chains: Words, points: Floats) -> None:
         """Put some chains somewhere else."""
-        for chain, point in zip(chains, points, strict=True):
+        for chain, point in zip(map(int, chains), points, strict=True):
             self.samplers[chain].arrays[k.WORK][: len(point)] = point
 
     def find_steps(self, iteration: int, chains: npt.NDArray[np.bool_]) -> None:

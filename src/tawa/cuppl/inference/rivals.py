@@ -26,12 +26,11 @@ from tawa.cuppl.inference.metrics import Metric, dense, diagonal, log_det, what_
 from tawa.cuppl.inference.pathfinder import lower_bound, normal_at
 from tawa.functional.errors import FunctionalError
 
-__all__ = ["Rivals", "evidence", "point_of"]
+__all__ = ["Moved", "Rivals", "evidence", "point_of"]
 
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
-Place = tuple[Floats, Metric] | None
-"""A point of `natives/nuts.py`, and the metric there."""
+Chosen = npt.NDArray[np.bool_]
 MOST = 5
 A_RIVAL = 200
 """Transitions of the warm-up for each climb, which is a small part of what they cost."""
@@ -41,6 +40,18 @@ APART = 10.0
 """How far, and by 1 for each value, a chain is below a rival that it gives way to."""
 TRIES = 8
 KEY = 0x52495641
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Chains that go on elsewhere."""
+
+    moved: Chosen
+    """Of all that were asked for, which."""
+    points: Floats
+    """Of `natives/nuts.py`, a row for each that moves."""
+    metric: Metric
+    """There."""
 
 
 def point_of(density: Density, value: float, words: int) -> Floats:
@@ -68,8 +79,8 @@ class Rivals:
     climbing: Future[None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def instead(self, own: Sequence[float], metric: str, seeds: Sequence[int]) -> list[Place]:
-        """Where chains go on whose regions have about these log evidences; None if that is there.
+    def instead(self, own: Floats, metric: str, seeds: Sequence[int]) -> Moved | None:
+        """Where chains go on whose regions have about these log evidences; None if all stay.
 
         `seeds` are those of the chains, or one for all.
         """
@@ -78,10 +89,10 @@ class Rivals:
         with self.lock:
             best = self.best
             if best is None:
-                return [None] * len(own)
-            lost = [one + APART + len(best[0].mean) < best[1] for one in own]
+                return None
+            lost = own + APART + len(best[0].mean) < best[1]
             work = partial(self.drawn, best[0], metric, seeds, lost)
-            return _aside(work) if any(lost) else [None] * len(own)
+            return _aside(work) if lost.any() else None
 
     def prepare(self) -> None:
         """Begin with the climbs, if nobody has."""
@@ -101,39 +112,38 @@ class Rivals:
         self.density = self.start()
         self.best = _best(self.density, min(MOST, self.warm_up // A_RIVAL))
 
-    def drawn(
-        self, normal: Normal, metric: str, seeds: Sequence[int], lost: Sequence[bool]
-    ) -> list[Place]:
+    def drawn(self, normal: Normal, metric: str, seeds: Sequence[int], lost: Chosen) -> Moved:
         """Draws where the density is not 0, as points, and the metric there, for what is lost."""
-        shared, n = _metric(normal, metric), len(normal.mean)
-        teams = [lost] if len(seeds) == 1 else [[one] for one in lost]
-        points: list[Floats | None] = []
+        n, moved = len(normal.mean), lost.copy()
+        teams = [slice(None)] if len(seeds) == 1 else [slice(c, c + 1) for c in range(len(seeds))]
+        points: list[Floats] = []
         for seed, team in zip(seeds, teams, strict=True):
-            noise = _random(seed).standard_normal((sum(team) * TRIES, n))
-            found = iter(self.points(normal.draw(noise).reshape(-1, TRIES, n)))
-            points += [next(found) if one else None for one in team]
-        return [None if point is None else (point, shared) for point in points]
+            count = int(lost[team].sum())
+            if count:
+                noise = _random(seed).standard_normal((count * TRIES, n))
+                found, good = self.points(normal.draw(noise).reshape(-1, TRIES, n))
+                moved[np.flatnonzero(lost[team]) + (team.start or 0)] = good
+                points.append(found[good])
+        return Moved(moved, np.concatenate(points), _metric(normal, metric))
 
-    def points(self, draws: Floats) -> list[Floats | None]:
-        """The first of each row of draws where the density is not 0, as a point."""
+    def points(self, draws: Floats) -> tuple[Floats, Chosen]:
+        """The first of each row of draws where the density is not 0, as a point; whether any is."""
         density = self.density
         assert density is not None
         count, _, n = draws.shape
         words = density.kept_words
         found = np.zeros((count, 2 * n + 1 + words))
-        left = list(range(count))
+        good = np.zeros(count, dtype=bool)
         for attempt in range(TRIES):
+            left = np.flatnonzero(~good)
+            if not len(left):
+                break
             tried = np.zeros((len(left), found.shape[1]))
             tried[:, :n] = draws[left, attempt]
             density.complete(tried, words)
             found[left] = tried
-            largest: Floats = np.abs(tried[:, n : 2 * n + 1]).max(axis=1)
-            finite: list[bool] = np.isfinite(largest).tolist()
-            left = [row for row, good in zip(left, finite, strict=True) if not good]
-            if not left:
-                break
-        lost = set(left)
-        return [None if row in lost else point for row, point in enumerate(found)]
+            good[left] = np.isfinite(np.abs(tried[:, n : 2 * n + 1]).max(axis=1))
+        return found, good
 
 
 def _aside(work: Callable[[], T]) -> T:
