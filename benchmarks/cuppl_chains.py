@@ -4,10 +4,10 @@
 
 Draws after a warm-up, all in double precision. An effective sample is counted for the quantity of
 which there are fewest. Times are of second calls, so without compilation, from the starts of the
-chains to their draws on the host, warm-up included; `call_ms` is of the whole call, with its
-diagnostics. Effective samples are ArviZ's `bulk`. Peers run in processes of their own, with a time
-limit. Before that, chains on the GPU are compared with those of the CPU, bit for bit. Rows go to
-`results/cuppl-chains.jsonl`.
+chains to their draws on the host, warm-up included; `device_ms` is what kernels take of one more
+call (`device_run_ms`), and `call_ms` is of the whole call, with its diagnostics. Effective samples
+are ArviZ's `bulk`. Peers run in processes of their own, with a time limit. Before that, chains on
+the GPU are compared with those of the CPU, bit for bit. Rows go to `results/cuppl-chains.jsonl`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tawa.runtime import driver
 
 HERE = Path(__file__).parent
 MODELS = "eight_schools_noncentered,arK,kidscore_interaction,garch11,hmm_example"
-PEERS = (("chees", 100), ("chees", 300), ("meads", 1000), ("numpyro", 100))
+PEERS = "chees:100,chees:50,chees:300,meads:1000,numpyro:100"
 """Samplers, and how many transitions warm them up."""
 
 
@@ -59,6 +59,47 @@ def summary(columns: list[np.ndarray[Any, Any]]) -> dict[str, Any]:
     }
 
 
+class Watched:
+    """A device with an event before and after each launch."""
+
+    def __init__(self, device: Any) -> None:
+        self.device, self.events = device, list[Any]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.device, name)
+
+    def record(self) -> None:
+        """An event after what was launched so far."""
+        self.events.append(driver.checked("cuEventCreate", 0))
+        driver.checked("cuEventRecord", self.events[-1], self.device.stream)
+
+    def launch(self, steps: Any, control: int) -> None:
+        """Launch kernels."""
+        self.record()
+        self.device.launch(steps, control)
+        self.record()
+
+    @property
+    def milliseconds(self) -> float:
+        """That all launches have taken."""
+        pairs = zip(self.events[::2], self.events[1::2], strict=True)
+        return sum(float(driver.checked("cuEventElapsedTime", *pair)) for pair in pairs)
+
+
+def on_the_device(model: cuppl.Model, draws: int, given: dict[str, Any]) -> dict[str, Any]:
+    """How long kernels run in a call, how many they are, and how long the call takes."""
+    device = model.chains_device(given["chains"])
+    watched = Watched(device)
+    model.use_chains_device(watched)
+    posterior = model.nuts(draws, seed=2, **given)
+    model.use_chains_device(device)
+    return {
+        "device_ms": round(watched.milliseconds, 2),
+        "launches": len(watched.events) // 2,
+        "device_run_ms": round(1000 * posterior.runs[0].device_seconds, 2),
+    }
+
+
 def ours(model: cuppl.Model, data: dict[str, Any], args: Any) -> dict[str, Any]:
     """Milliseconds for an effective sample."""
     given: dict[str, Any] = {
@@ -77,6 +118,7 @@ def ours(model: cuppl.Model, data: dict[str, Any], args: Any) -> dict[str, Any]:
         sizes.append(found["ess"])
         found["n_steps"] = float(posterior.statistics["n_steps"].mean())
         found["divergent"] = posterior.diagnostics["divergent"]
+    found |= on_the_device(model, args.draws, given)
     found["seconds"], found["sizes"] = seconds, sizes
     found["call_ms"] = round(1000 * statistics.median(calls), 1)
     return found
@@ -116,7 +158,9 @@ def add(shared: dict[str, Any], case: dict[str, Any], impl: str, found: dict[str
         made["ms"] = 1000 / max(rate, 1e-9)
         made["seconds"] = [round(one, 4) for one in made["seconds"]]
         shown = f"{rate:12,.0f} ess/s {spent:8.4f} s, ess {made['ess']}, r_hat {made['r_hat']}"
-        shown += f", call {made['call_ms']} ms" if "call_ms" in made else ""
+        if "call_ms" in made:
+            shown += f", kernels {made['device_ms']} of {made['device_run_ms']} ms"
+            shown += f" ({made['launches']} launches), call {made['call_ms']} ms"
     else:
         shown = made["error_text"]
     with (Path(shared["out"]) / "cuppl-chains.jsonl").open("a") as file:
@@ -130,7 +174,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--chains", type=int, default=1024)
-    parser.add_argument("--warm-up", type=int, default=100)
+    parser.add_argument("--warm-up", type=int, default=20, help="transitions before ours")
+    parser.add_argument("--peers", default=PEERS)
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--python", default=sys.executable, help="a Python that has JAX")
     parser.add_argument("--patience", type=int, default=40, help="seconds for a peer")
@@ -153,12 +198,12 @@ def main() -> None:
         print(f"{name:26} as on the CPU: {found['bits_as_on_the_cpu']}", flush=True)
         found |= ours(model, data[name], args)
         rates[name] = add(shared, {"model": name, **case}, "tawa", found)
-    for peer, warm_up in PEERS:
+    for peer, _, warm_up in (one.partition(":") for one in args.peers.split(",")):
         for name in args.models.split(","):
             if time.monotonic() - begin > args.seconds:
                 continue
-            found = theirs(peer, warm_up, name, data[name], args)
-            rate = add(shared, {"model": name, **case, "warm_up": warm_up}, peer, found)
+            found = theirs(peer, int(warm_up), name, data[name], args)
+            rate = add(shared, {"model": name, **case, "warm_up": int(warm_up)}, peer, found)
             if rate:
                 print(f"{'':26} {rates[name] / rate:.2f} times {peer}'s", flush=True)
 
