@@ -377,7 +377,7 @@ def run_on_gpu(
     team = GpuChains(device, density, image, plans)
     try:
         if plan.warm_up:
-            rivals.prepare()  # on a core of its own, while the device works
+            rivals.prepare(ahead=True)  # on a core of its own, while the device works
         team.start()
         warm_up(team, plan, tell, rivals)
         team.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, tell)

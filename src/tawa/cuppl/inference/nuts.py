@@ -325,7 +325,8 @@ def run_plans(
 
 def rivals_of(plans: list[Plan], start: Callable[[], Density]) -> Rivals:
     """What chains are compared with; `start` makes the density of the first."""
-    return Rivals(start, plans[0].warm_up * (len(plans) if plans[0].pooled else 1))
+    together = len(plans) if plans[0].pooled else 0
+    return Rivals(start, plans[0].warm_up * max(1, together), together)
 
 
 def nuts_chain(

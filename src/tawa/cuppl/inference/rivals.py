@@ -12,6 +12,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -31,6 +32,8 @@ __all__ = ["Moved", "Rivals", "evidence", "point_of"]
 Floats = npt.NDArray[np.float64]
 T = TypeVar("T")
 Chosen = npt.NDArray[np.bool_]
+Tried = tuple[Floats, Chosen]
+"""Draws as points (of `natives/nuts.py`), and where the density is not 0."""
 MOST = 5
 A_RIVAL = 200
 """Transitions of the warm-up for each climb, which is a small part of what they cost."""
@@ -74,9 +77,13 @@ class Rivals:
     start: Callable[[], Density]
     warm_up: int
     """Transitions of all chains that learn together."""
+    together: int = 0
+    """How many chains learn together: there are draws for all of them."""
     density: Density | None = None
     best: tuple[Normal, float] | None = None
     climbing: Future[None] | None = None
+    ahead: Future[Tried | None] | None = None
+    """Draws for chains that learn together, before it is known whether they go there."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def instead(self, own: Floats, metric: str, seeds: Sequence[int]) -> Moved | None:
@@ -85,7 +92,8 @@ class Rivals:
         `seeds` are those of the chains, or one for all.
         """
         self.prepare()
-        self.wait()
+        if self.climbing is not None:
+            self.climbing.result()
         with self.lock:
             best = self.best
             if best is None:
@@ -94,39 +102,56 @@ class Rivals:
             work = partial(self.drawn, best[0], metric, seeds, lost)
             return _aside(work) if lost.any() else None
 
-    def prepare(self) -> None:
-        """Begin with the climbs, if nobody has."""
+    def prepare(self, ahead: bool = False) -> None:
+        """Begin with the climbs, if nobody has; then make draws `ahead` of time."""
         with self.lock:
             if self.climbing is None:
                 pool = ThreadPoolExecutor(1)
                 self.climbing = pool.submit(self.climb)
+                if ahead and self.together:
+                    self.ahead = pool.submit(self.look_ahead)
                 pool.shutdown(wait=False)
 
     def wait(self) -> None:
-        """Wait for the climbs, if they have begun."""
+        """Wait for what has begun."""
         if self.climbing is not None:
             self.climbing.result()
+        if self.ahead is not None:
+            self.ahead.result()
 
     def climb(self) -> None:
         """Find the best rival."""
         self.density = self.start()
         self.best = _best(self.density, min(MOST, self.warm_up // A_RIVAL))
 
+    def look_ahead(self) -> Tried | None:
+        """Draws of the best rival; None where the program fails, which chains that go there say."""
+        if self.best is None or self.density is None:
+            return None
+        with suppress(FunctionalError):
+            return self.tried(self.best[0], self.density.seed, self.together)
+
     def drawn(self, normal: Normal, metric: str, seeds: Sequence[int], lost: Chosen) -> Moved:
         """Draws where the density is not 0, as points, and the metric there, for what is lost."""
-        n, moved = len(normal.mean), lost.copy()
+        moved, points = lost.copy(), list[Floats]()
         teams = [slice(None)] if len(seeds) == 1 else [slice(c, c + 1) for c in range(len(seeds))]
-        points: list[Floats] = []
         for seed, team in zip(seeds, teams, strict=True):
-            count = int(lost[team].sum())
+            chains = np.flatnonzero(lost[team]) + (team.start or 0)
+            count = len(chains)
             if count:
-                noise = _random(seed).standard_normal((count * TRIES, n))
-                found, good = self.points(normal.draw(noise).reshape(-1, TRIES, n))
-                moved[np.flatnonzero(lost[team]) + (team.start or 0)] = good
-                points.append(found[good])
+                ahead = self.ahead.result() if self.ahead else None
+                found, good = ahead or self.tried(normal, seed, max(count, self.together))
+                moved[chains] = good[:count]
+                points.append(found[:count][good[:count]])
         return Moved(moved, np.concatenate(points), _metric(normal, metric))
 
-    def points(self, draws: Floats) -> tuple[Floats, Chosen]:
+    def tried(self, normal: Normal, seed: int, count: int) -> Tried:
+        """So many draws as points, and which of them are some."""
+        n = len(normal.mean)
+        noise = _random(seed).standard_normal((count * TRIES, n))
+        return self.points(normal.draw(noise).reshape(-1, TRIES, n))
+
+    def points(self, draws: Floats) -> Tried:
         """The first of each row of draws where the density is not 0, as a point; whether any is."""
         density = self.density
         assert density is not None
