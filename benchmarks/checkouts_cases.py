@@ -66,16 +66,28 @@ def product(m: int, n: int, k: int) -> Timed:
     )  # fmt: skip
 
 
-def attention_forward(d: int, rows: int, causal: bool) -> Timed:
-    """The library's attention, bf16; the first head is compared with float64."""
+def attention_forward(
+    d: int, rows: int, causal: bool, tile: tuple[int, int] | None = None
+) -> Timed:
+    """The library's attention, bf16; the first head is compared with float64.
+
+    With a tile, checkouts have the same one and the same options; else each takes its own choice.
+    """
     attention = benchmark("attention")
     case = attention.Case(d, rows, causal)
     data = attention.Inputs(case)
     out = data.out.transpose(1, 2)
+    row, given = {"kernel": "attention", **case.row}, dict[str, Any]()
+    if tile is not None:
+        from tawa.kernels.attention import Configuration
+
+        options = {"persistent": True, "consumers": tile[0] // 64, "alternate": tile[0] > 128}
+        options |= {"deal": "even"} if causal else {}
+        given["using"] = Configuration(*tile, options=options, ascending=causal)
+        row["tile"] = list(tile)
     return Timed(
-        {"kernel": "attention", **case.row},
-        lambda: attention.attention(*data.turned, out, causal=causal), lambda: out[0, 0],
-        lambda: data.exact, attention.MAX_ERROR["bf16"], out, flops=case.flops,
+        row, lambda: attention.attention(*data.turned, out, causal=causal, **given),
+        lambda: out[0, 0], lambda: data.exact, attention.MAX_ERROR["bf16"], out, flops=case.flops,
     )  # fmt: skip
 
 
@@ -218,6 +230,12 @@ CASES: dict[str, Callable[[], Timed]] = {
         f"attention D={d} {'causal' if causal else 'full'} {rows}":
         partial(attention_forward, d, rows, causal)
         for d in (64, 128) for causal in (False, True) for rows in (1024, 4096, 16384)
+    },
+    **{
+        f"attention of tiles {tile[0]}x{tile[1]} D={d} {'causal' if causal else 'full'} {rows}":
+        partial(attention_forward, d, rows, causal, tile)
+        for d, tile in ((64, (192, 128)), (128, (128, 128)))
+        for causal in (False, True) for rows in (4096, 16384)
     },
     "recurrence": partial(recurrence, 4096),
     "adam": partial(adam, 2**24),
