@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pickle
+import threading
+import weakref
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.work import calls_made
 
 from tawa.axon.sizes.choices import joined, largest, smallest
 from tawa.axon.sizes.chunks import chunks
 from tawa.axon.sizes.conditional import unless
-from tawa.axon.sizes.dims import Dim, exact_quotient
+from tawa.axon.sizes.dims import Dim, Floor, exact_quotient, total
 from tawa.axon.sizes.shapes import evaluate
 from tawa.functional.terms import Variable
 
@@ -65,6 +68,78 @@ def test_equal_sizes_are_one_object():
     assert (a + 2 * 3) * b is b * 6 + b * a
     assert largest([a - b, (a + b) // 4]) is largest([(b + a) // 4, a - b])
     assert pickle.loads(pickle.dumps(Dim.of(7))) is Dim.of(7)
+
+
+def test_sizes_whose_hashes_are_equal_are_different():
+    a = Dim.of(VARIABLES[0])
+    one, two = ((((VARIABLES[0], 1),), c) for c in (-1, -2))
+    assert hash(one) == hash(two)
+    sizes = [a - 1, a - 2, -a, a * -2, Dim.of(-1), Dim.of(-2)]
+    assert len(set(sizes)) == len(sizes)
+    del sizes[::2]  # the others are found as before
+    assert [(a - 2) is sizes[0], (a * -2) is sizes[1], Dim.of(-2) is sizes[2]] == [True] * 3
+    assert [(size - size).constant for size in sizes] == [0] * 3
+
+
+def test_a_sum_of_one_quotient_ends_and_is_made_again():
+    quotient = Floor(Dim.of(VARIABLES[0]), Dim.of(3))
+    ends = weakref.ref(Dim.of(quotient))
+    assert ends() is None
+    made = Dim.of(quotient)
+    assert Dim.of(quotient) is made is (made + 1) - 1
+
+
+def test_threads_make_one_object_of_a_size():
+    a, found = Dim.of(VARIABLES[0]), dict[int, set[int]]()
+    kept: list[Dim] = []
+
+    def make() -> None:
+        for number in range(2000):
+            made = (a * (number % 7 - 3) + number) // 5 + a
+            kept.append(made)
+            found.setdefault(number, set()).add(id(made))
+
+    threads = [threading.Thread(target=make) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {len(made) for made in found.values()} == {1}
+
+
+def test_what_is_nested_twice_is_looked_into_once():
+    a = Dim.of(VARIABLES[0])
+    for n in range(11):
+        a = (a * 3 + n) // 7 * (a // 5)
+    assert list(a.variables()) == [VARIABLES[0]]
+    assert calls_made(lambda: list(a.atoms())) < 10_000
+    other = Dim.of(VARIABLES[1])
+    slope, rest = (a * other + a).linear_in(VARIABLES[1]) or (None, None)
+    assert slope is rest is a
+
+
+def test_what_is_known_of_a_long_sum_is_what_its_terms_say():
+    variables = [Variable("dim") for _ in range(40)]
+    found = Dim.of(5)
+    for variable in [*variables[::2], *variables[1::2]]:
+        found = found + Dim.of(variable) // 3 - variable.id
+        assert list(found.free) == [v for v in variables if v in found.free]
+        assert found.weight == sum(2 for _ in found.symbols.terms) + bool(found.offset)
+        assert found.extent[1] == 1
+        assert found.extent[2] == max(3, abs(found.offset), 1)
+    assert list(found.free) == variables
+
+
+@given(st.lists(terms(), min_size=1, max_size=8), values)
+def test_a_sum_is_one_object_in_any_order(
+    parts: list[tuple[Dim, object]], known: dict[Variable, int]
+):
+    dims = [dim for dim, _ in parts]
+    found = total(dims)
+    assert found is total(reversed(dims)) is sum(dims[1:], dims[0])
+    numbers = [evaluate(dim, known.get) for dim in dims]
+    if None not in numbers:
+        assert evaluate(found, known.get) == sum(number or 0 for number in numbers)
 
 
 @given(terms(), values)

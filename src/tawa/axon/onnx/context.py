@@ -82,6 +82,7 @@ class Context:
     subgraph: Callable[[GraphProto, list[Value]], list[Value]]
     branch: Callable[[GraphProto, list[Value]], Branch]
     attributes: dict[str, AttributeProto]
+    decoded: dict[str, Any] = field(default_factory=dict[str, Any])
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
     rooms: list[Room] = field(default_factory=list[Room])
     provided: Provided = field(default_factory=Provided)
@@ -117,14 +118,10 @@ class Context:
         found = self.attributes.get(name)
         if found is None:
             return default
-        value: Any = helper.get_attribute_value(found)
-        if found.type == AttributeProto.TENSOR:
-            return numpy_helper.to_array(value)
-        if isinstance(value, bytes):
-            return value.decode()
-        if found.type in LIST_TYPES:
-            return list(value)
-        return value
+        if name not in self.decoded:
+            self.decoded[name] = _decoded(found)
+        value = self.decoded[name]
+        return list(cast("list[Any]", value)) if isinstance(value, list) else value
 
     def flag(self, name: str, default: bool = False) -> bool:
         """An attribute that is 0 or 1. Raises Undefined for other numbers."""
@@ -309,6 +306,16 @@ LIST_TYPES = {
     AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS, AttributeProto.TENSORS,
     AttributeProto.GRAPHS,
 }  # fmt: skip
+
+
+def _decoded(attribute: AttributeProto) -> Any:
+    """An attribute as a Python value."""
+    value: Any = helper.get_attribute_value(attribute)
+    if attribute.type == AttributeProto.TENSOR:
+        return numpy_helper.to_array(value)
+    if isinstance(value, bytes):
+        return value.decode()
+    return list(value) if attribute.type in LIST_TYPES else value
 
 
 def product(dims: Sequence[Dim]) -> Dim:

@@ -8,7 +8,6 @@ iterations: its sizes and ranks are widened until the body keeps them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from onnx import GraphProto, TensorProto
@@ -73,8 +72,8 @@ def _either(context: Context, one: tuple[Value, Branch], other: tuple[Value, Bra
     (left, first), (right, second) = one, other
     if left.dims is not None and right.dims is not None and len(left.dims) == len(right.dims):
         pairs = list(zip(left.dims, right.dims, strict=True))
-        left = replace(left, dims=tuple(_where(b, a, first) for a, b in pairs))
-        right = replace(right, dims=tuple(_where(a, b, second) for a, b in pairs))
+        left = left._replace(dims=tuple(_where(b, a, first) for a, b in pairs))
+        right = right._replace(dims=tuple(_where(a, b, second) for a, b in pairs))
     return merged(context, left, right)
 
 
@@ -152,7 +151,7 @@ def _fixed_point(
 def _without_contents(value: Value) -> Value:
     items = None if value.items is None else tuple(map(_without_contents, value.items))
     item = None if value.item is None else _without_contents(value.item)
-    return replace(value.without_contents(), items=items, item=item)
+    return value.without_contents()._replace(items=items, item=item)
 
 
 def _widened_sequence(context: Context, before: Value, after: Value, mark: int) -> Value:
@@ -175,14 +174,14 @@ def _widened(context: Context, before: Value, after: Value, iteration: Branch) -
     if before.dims is None:
         return before
     if after.dims is None or len(after.dims) != len(before.dims):
-        return replace(before, dims=None)
+        return before._replace(dims=None)
     declared = context.solver.declared
     dims = [
         mine if _where(mine, theirs, iteration) == mine or _is_free(mine, declared)
         else Dim.of(_any(context))
         for mine, theirs in zip(before.dims, after.dims, strict=True)
     ]  # fmt: skip
-    return replace(before, dims=tuple(dims))
+    return before._replace(dims=tuple(dims))
 
 
 ANY = "any"

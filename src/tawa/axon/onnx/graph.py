@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from itertools import count, islice
 from operator import attrgetter
 
 import numpy as np
 import onnx
 from onnx import (
-    AttributeProto,
     GraphProto,
     ModelProto,
     NodeProto,
@@ -41,6 +39,7 @@ from tawa.axon.onnx.context import (
     Undefined,
 )
 from tawa.axon.onnx.deadline import SECONDS, SECONDS_A_NODE, Deadline
+from tawa.axon.onnx.described import Described, with_attributes
 from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
 from tawa.axon.onnx.provided import Provided
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
@@ -53,10 +52,9 @@ from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.base.errors import TawaError
-from tawa.base.source import Span
 from tawa.functional.recursion import acyclic
 from tawa.functional.solver import Clash
-from tawa.functional.terms import Origin, Term, Variable
+from tawa.functional.terms import Term, Variable
 
 RULE_MODULES = (
     attending, control, elementwise, joins, learning, neural, parts, reductions, sequences,
@@ -67,8 +65,8 @@ RULE_MODULES = (
 MAX_CALLS = 64
 """Functions that call each other deeper than this are taken to call themselves."""
 
-IS_LONG = attrgetter("is_long")
-"""Whether a size is not kept."""
+IS_SHORT = attrgetter("is_short")
+"""Whether a size is kept, and no number of more than 64 bits."""
 
 OWN_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 """The domains whose operators are all known; others may have any."""
@@ -77,25 +75,6 @@ MAX_RANK = 64
 """NumPy's limit; a shape tensor that says more is garbage."""
 
 Overrides = dict[str, Sequence[int | str] | None]
-
-
-@dataclass
-class Described:
-    """What is said of a node, its attributes, and if its schema allows it: as in each walk."""
-
-    node: NodeProto
-    label: str
-    origin: Origin
-    attributes: dict[str, AttributeProto]
-    is_checked: bool = False
-
-    @classmethod
-    def of(cls, node: NodeProto, index: int) -> Described:
-        """The description of the node of this number."""
-        label = _label(node, index)
-        span = Span(f"{node.op_type} {label.partition(' `')[2][:-1]}", index + 1)
-        attributes = {attribute.name: attribute for attribute in node.attribute}
-        return cls(node, label, Origin(span, label), attributes)
 
 
 class ModelInference:
@@ -323,38 +302,43 @@ class Walk:
         for index, node in enumerate(graph.node):
             if graph is self.outermost:
                 self.unrolled = count()
-            self._node(node, scope, index)
-            twice = made.intersection(node.output) - {""}
-            if twice and self.strict:
-                raise ill_formed(_label(node, index), f"`{min(twice)}` is made twice")
-            made.update(node.output)
+            described = self._described(node, index)
+            self._node(described, scope)
+            if self.strict and not made.isdisjoint(described.outputs):
+                twice = min(made.intersection(described.outputs))
+                raise ill_formed(described.label, f"`{twice}` is made twice")
+            made.update(described.outputs)
+            made.discard("")
 
-    def _node(self, node: NodeProto, scope: dict[str, Value], index: int) -> None:
-        described = self.described.get(id(node))
-        if described is None:
-            described = self.described[id(node)] = Described.of(node, index)
-        label = described.label
+    def _described(self, node: NodeProto, index: int) -> Described:
+        found = self.described.get(id(node))
+        if found is None:
+            found = self.described[id(node)] = Described.of(node, index)
+        return found
+
+    def _node(self, described: Described, scope: dict[str, Value]) -> None:
+        node, label = described.node, described.label
         if self.deadline.is_over:
             raise UnsupportedModel(f"inference is given up at {label}: it takes too long")
         if self.strict:
-            for name in node.input:
+            for name in described.inputs:
                 if name and name not in scope:
                     raise ill_formed(label, f"nothing before it makes its input `{name}`")
-        function = self.functions.get((node.domain, node.op_type))
-        if function is not None:
+        if self.functions and (function := self.functions.get((node.domain, node.op_type))):
             self._function(node, function, scope, label)
             return
-        inputs = [scope.get(name, UNKNOWN) if name else None for name in node.input]
+        inputs = [scope.get(name, UNKNOWN) if name else None for name in described.inputs]
         context = Context(
-            node, inputs, self.solver, described.origin, self._opset(node.domain),
+            node, inputs, self.solver, described.origin, self._opset(described.domain),
             lambda graph, given: self._subgraph(graph, given, scope),
             lambda graph, given: self._branch(graph, given, scope),
             described.attributes, rooms=self.rooms, provided=self.provided,
+            decoded=described.decoded,
             is_supposed=self.supposed > 0,
             unrolled=self.unrolled,
         )  # fmt: skip
         outputs = self._outputs(context, described)
-        for name, value in zip(node.output, outputs, strict=False):
+        for name, value in zip(described.outputs, outputs, strict=False):
             if name:
                 scope[name] = self._bounded(value, context, label)
                 if name in self.declared and self.kind == "dim":
@@ -362,7 +346,6 @@ class Walk:
                     scope[name] = self._completed(self.declared[name], scope[name])
 
     def _opset(self, domain: str) -> int:
-        domain = "" if domain == "ai.onnx" else domain
         found = self.opsets.get(domain)
         if found is None:
             return 1 if domain else onnx.defs.onnx_opset_version()
@@ -413,13 +396,15 @@ class Walk:
         return Branch(values, learned, None)
 
     def _bounded(self, value: Value, context: Context, label: str) -> Value:
-        if value.dims is not None and len(value.dims) > MAX_RANK:
-            return replace(value.without_contents(), dims=None)
-        for dim in value.dims or ():
-            if dim.constant is not None and abs(dim.constant) > MAX_SIZE:
-                raise ill_formed(label, "a size of more than 64 bits")
-        if any(map(IS_LONG, value.dims or ())):
-            value = replace(value, dims=tuple(map(context.bounded, value.dims or ())))
+        """A value as far as it is kept. Raises UnsupportedModel for a size that none can be."""
+        dims = () if value.dims is None else value.dims
+        if len(dims) <= MAX_RANK and all(map(IS_SHORT, dims)):
+            return value.without_contents() if are_long(value) else value
+        if len(dims) > MAX_RANK:
+            return value.without_contents()._replace(dims=None)
+        if any(abs(dim.constant or 0) > MAX_SIZE for dim in dims):
+            raise ill_formed(label, "a size of more than 64 bits")
+        value = value._replace(dims=tuple(map(context.bounded, dims)))
         return value.without_contents() if are_long(value) else value
 
     def _completed(self, entry: ValueInfoProto, value: Value) -> Value:
@@ -437,7 +422,7 @@ class Walk:
         ):
             return value
         self.says_more = True
-        return replace(value, dims=tuple(sizes)) if self.believes else value
+        return value._replace(dims=tuple(sizes)) if self.believes else value
 
     def _check_stated(self, entry: ValueInfoProto, value: Value, label: str) -> None:
         """Refuse a shape that the model states of a value and that can't be right."""
@@ -468,14 +453,12 @@ class Walk:
             )
 
     def _outputs(self, context: Context, described: Described) -> list[Value]:
-        node, label = described.node, described.label
-        domain = "" if node.domain == "ai.onnx" else node.domain
-        of = signature(domain, node.op_type, context.opset)
-        rule = RULES.get(f"{domain}:{node.op_type}" if domain else node.op_type)
-        if rule is None and of is None and self.strict and domain in OWN_DOMAINS:
-            name = f"{domain}:{node.op_type}" if domain else node.op_type
-            raise UnsupportedModel(f"there is no rule for the operator `{name}`")
-        elements = [0] * len(node.output)
+        node, label, count_ = described.node, described.label, len(described.outputs)
+        of = signature(described.domain, node.op_type, context.opset)
+        rule = RULES.get(described.operator)
+        if rule is None and of is None and self.strict and described.domain in OWN_DOMAINS:
+            raise UnsupportedModel(f"there is no rule for the operator `{described.operator}`")
+        elements: Sequence[int] = [0] * count_
         if of is not None:
             if self.strict and not described.is_checked:
                 check_node(node, of, label)
@@ -488,10 +471,10 @@ class Walk:
                     raise
         if rule is None:
             self.unsupported.add(node.op_type)
-            return [UNKNOWN] * len(node.output)
+            return [UNKNOWN] * count_
         found = self._applied(rule, context, label)
         outputs = found if isinstance(found, list) else [found or UNKNOWN]
-        outputs += [UNKNOWN] * (len(node.output) - len(outputs))
+        outputs += [UNKNOWN] * (count_ - len(outputs))
         return [
             value.consisting_of(element) if element and not value.is_sequence else value
             for value, element in zip(outputs, elements, strict=False)
@@ -549,7 +532,7 @@ class Walk:
         for missing in function.input[len(given) :]:
             inner.setdefault(missing, UNKNOWN)
         for index, part in enumerate(function.node):
-            self._node(_with_attributes(part, attributes), inner, index)
+            self._node(self._described(with_attributes(part, attributes), index), inner)
         self.calls.pop()
         self.opsets, self.declared = outside, declared
         for mine, theirs in zip(node.output, function.output, strict=False):
@@ -567,28 +550,3 @@ def _node_count(graph: GraphProto) -> int:
     inner = (a for node in graph.node for a in node.attribute if a.HasField("g") or a.graphs)
     graphs = (g for a in inner for g in (*([a.g] if a.HasField("g") else []), *a.graphs))
     return len(graph.node) + sum(map(_node_count, graphs))
-
-
-def _label(node: NodeProto, index: int) -> str:
-    """A node in messages."""
-    return f"{node.op_type} `{node.name or (node.output[0] if node.output else index)}`"
-
-
-def _with_attributes(node: NodeProto, given: dict[str, AttributeProto]) -> NodeProto:
-    """A node of a function with the attributes of a call, in the graphs inside of it too."""
-    if not any(a.ref_attr_name or a.HasField("g") or a.graphs for a in node.attribute):
-        return node
-    result = NodeProto()
-    result.CopyFrom(node)
-    del result.attribute[:]
-    for attribute in node.attribute:
-        if attribute.ref_attr_name and attribute.ref_attr_name not in given:
-            continue  # the operator's default
-        copy = result.attribute.add()
-        copy.CopyFrom(given[attribute.ref_attr_name] if attribute.ref_attr_name else attribute)
-        copy.name = attribute.name
-        for graph in (*([copy.g] if copy.HasField("g") else []), *copy.graphs):
-            parts = [_with_attributes(part, given) for part in graph.node]
-            del graph.node[:]
-            graph.node.extend(parts)
-    return result

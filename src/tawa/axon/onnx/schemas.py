@@ -133,17 +133,31 @@ def ill_formed(label: str, what: str, expected: str | None = None) -> Unsupporte
 
 def element_types(
     node: NodeProto, of: Signature, inputs: Sequence[Value | None], label: str
-) -> list[int]:
+) -> Sequence[int]:
     """The element types of a node's outputs, 0 where unknown. Raises UnsupportedModel."""
-    given = [0 if value is None or value.is_sequence else value.element for value in inputs]
-    bound, clash = _bound_elements(of, tuple(given), "Integer" in node.op_type)
+    given = tuple([0 if value is None or value.is_sequence else value.element for value in inputs])
+    name = node.op_type
+    found, clash = _output_elements(of, given, "Integer" in name, len(node.output))
     if clash is not None:
         one, other = map(type_name, clash)
         raise ill_formed(label, f"its inputs consist of {one} and of {other}", "one type")
-    return [_output_element(node, of, bound, index) for index in range(len(node.output))]
+    said = ELEMENT_ATTRIBUTES.get(name)
+    if said is not None:
+        for attribute in node.attribute:
+            if attribute.name == said:
+                return attribute.i, *found[1:]
+    return found
 
 
 @lru_cache(MAX_KEPT)
+def _output_elements(
+    of: Signature, given: tuple[int, ...], may_differ: bool, count: int
+) -> tuple[tuple[int, ...], tuple[int, int] | None]:
+    """The element types of so many outputs, and two types of inputs that should be one."""
+    bound, clash = _bound_elements(of, given, may_differ)
+    return tuple([_output_element(of, bound, index) for index in range(count)]), clash
+
+
 def _bound_elements(
     of: Signature, given: tuple[int, ...], may_differ: bool
 ) -> tuple[dict[str, int], tuple[int, int] | None]:
@@ -166,13 +180,8 @@ def _bound_elements(
     return bound, None
 
 
-def _output_element(node: NodeProto, of: Signature, bound: dict[str, int], index: int) -> int:
+def _output_element(of: Signature, bound: dict[str, int], index: int) -> int:
     port = of.output(index)
-    said = ELEMENT_ATTRIBUTES.get(node.op_type)
-    if said is not None and index == 0:
-        for attribute in node.attribute:
-            if attribute.name == said:
-                return attribute.i
     if port is None or not port.is_uniform:
         return 0
     if port.type in bound:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +24,7 @@ MAX_CONTENTS = 1024
 """Larger tensors are known by their shape only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """A tensor, sequence or optional.
 
     `dims` is None when the number of dimensions isn't known. `contents` are numbers, or `Dim`
@@ -85,7 +83,7 @@ class Value:
 
     def without_contents(self) -> Value:
         """The value without what is known of its elements."""
-        return replace(self, contents=None, fill=None, progression=None)
+        return self._replace(contents=None, fill=None, progression=None)
 
     def mapped(self, change: Callable[[Dim], Dim]) -> Value:
         """The value with all sizes changed, those that it contains too."""
@@ -93,8 +91,7 @@ class Value:
         if contents is not None and contents.dtype == object:
             changed = [change(Dim.of(d)) for d in contents.ravel()]
             contents = object_array(changed, contents.shape)
-        return replace(
-            self,
+        return self._replace(
             dims=None if self.dims is None else tuple(change(dim) for dim in self.dims),
             contents=contents,
             items=None if self.items is None else tuple(i.mapped(change) for i in self.items),

@@ -22,7 +22,7 @@ class Unless(Atom):
     @once
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Orders factors."""
-        return (5, self.dim.key, self.otherwise.key)
+        return (5, self.dim.key, self.otherwise.key, *(size.key for size in self.sizes))
 
     def parts(self) -> tuple[Dim, ...]:
         """All of them."""

@@ -23,11 +23,19 @@ from tawa.axon.sizes.monomials import (
     Monomial,
     Replace,
     as_variable,
+    free_of,
     join,
-    monomial_key,
     quotient_monomial,
 )
-from tawa.axon.sizes.polynomials import Polynomial, Samples, common_monomial, content, may_be_number
+from tawa.axon.sizes.polynomials import (
+    Polynomial,
+    Samples,
+    common_monomial,
+    content,
+    may_be_number,
+    merged,
+    ordered,
+)
 from tawa.functional.terms import Variable
 
 LEAST = {"dim": 1, "count": 0}
@@ -48,6 +56,8 @@ class Dim(Polynomial):
             return value
         if isinstance(value, int):
             return _number(value)
+        if isinstance(value, Atom):
+            return Dim.alone(value)
         return Dim(((((value, 1),), 1),))
 
     @once
@@ -86,7 +96,10 @@ class Dim(Polynomial):
         if self.constant is not None:
             return other.plus(self.constant)
         number = other.constant
-        return _sum(self, other, 1) if number is None else self.plus(number)
+        if number is not None:
+            return self.plus(number)
+        longer, shorter = (self, other) if len(self.terms) >= len(other.terms) else (other, self)
+        return longer.with_terms(shorter.terms)
 
     def __sub__(self, other: Dim | int) -> Dim:
         if isinstance(other, int):
@@ -96,7 +109,7 @@ class Dim(Polynomial):
             return self.plus(-number)
         if self.symbols is other.symbols:
             return _number(self.offset - other.offset)
-        return _sum(self, other, -1)
+        return self.with_terms([(monomial, -c) for monomial, c in other.terms])
 
     def __mul__(self, other: Dim | int) -> Dim:
         if isinstance(other, int):
@@ -196,10 +209,10 @@ class Dim(Polynomial):
             if power > 1:
                 return None
             (slope if power else rest)[tuple(powers.items())] = c
-        inside = variable.variables() if isinstance(variable, Variable) else ()
-        hidden = {v for m in (*slope, *rest) for f, _ in m for v in f.variables()}
-        if any(v in hidden for v in inside):
-            return None
+        if isinstance(variable, Variable):
+            others = (factor for monomial in (*slope, *rest) for factor, _ in monomial)
+            if any(variable in free_of(factor) for factor in others):
+                return None
         return collected(slope), collected(rest)
 
 
@@ -239,7 +252,8 @@ def factor_most(factor: Factor) -> int | None:
 def _product_least(monomial: Monomial) -> int | None:
     """A number that a product is provably not below: of one factor, or where none is negative."""
     if len(monomial) == 1 and monomial[0][1] == 1:
-        return factor_least(monomial[0][0])
+        factor = monomial[0][0]
+        return LEAST.get(factor.kind) if isinstance(factor, Variable) else factor.least()
     low = 1
     for factor, power in monomial:
         inner = factor_least(factor)
@@ -274,6 +288,8 @@ def substitute_factor(factor: Factor, replace: Replace) -> Dim | None:
         if found is None:
             return None
         return found if isinstance(found, Dim) else Dim.of(as_variable(found))
+    if not any(map(replace, factor.free)):
+        return None
     value = factor.substitute(replace)
     return None if value.terms == (((((factor, 1),)), 1),) else value
 
@@ -291,41 +307,16 @@ def _replaced(monomial: Monomial, by: dict[Factor, Dim | None]) -> Dim:
 
 def collected(terms: dict[Monomial, int]) -> Dim:
     """The polynomial with these coefficients."""
-    kept = [(monomial, c) for monomial, c in terms.items() if c]
-    if len(kept) > 1:
-        kept.sort(key=lambda item: monomial_key(item[0]))
-    return Dim(tuple(kept))
-
-
-def _sum(left: Dim, right: Dim, by: int) -> Dim:
-    """`left + by * right`."""
-    found = dict(left.terms)
-    for monomial, c in right.terms:
-        found[monomial] = found.get(monomial, 0) + c * by
-    kept = [term for term in found.items() if term[1]]
-    if len(found) > len(left.terms) and len(kept) > 1:
-        kept.sort(key=lambda term: monomial_key(term[0]))
-    return Dim(tuple(kept))
+    return Dim(ordered([term for term in terms.items() if term[1]]))
 
 
 def total(dims: Iterable[Dim]) -> Dim:
     """The sum."""
-    found: dict[Monomial, int] = {}
-    offset = kinds = 0
-    for dim in dims:
-        before = len(found)
-        for monomial, c in dim.terms:
-            if not monomial:
-                offset += c
-            elif monomial in found:
-                found[monomial] += c
-            else:
-                found[monomial] = c
-        kinds += len(found) > before  # how often there were other products than before
-    kept = [term for term in found.items() if term[1]]
-    if kinds > 1 and len(kept) > 1:
-        kept.sort(key=lambda term: monomial_key(term[0]))
-    return Dim((*kept, ((), offset)) if offset else tuple(kept))
+    parts = sorted(dims, key=lambda dim: len(dim.terms))
+    if len(parts) == 2:
+        return parts[0] + parts[1]
+    longest = parts.pop().terms if parts else ()
+    return Dim(merged(longest, [term for dim in parts for term in dim.terms]))
 
 
 ZERO = Dim(())

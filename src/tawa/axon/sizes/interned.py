@@ -20,33 +20,47 @@ class Interned:
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
-    _objects: ClassVar[dict[Hashable, _Reference]]
-    """The objects of this class, by their values."""
+    _objects: ClassVar[dict[int, _Reference]]
+    """The objects of this class, by the hashes of their values: long values are hashed once."""
+    _end: ClassVar[Callable[[_Reference], None]]
+    """What is called when one of them ends."""
 
     def __init_subclass__(cls) -> None:
         cls._objects = {}
+        cls._end = staticmethod(_forgetting(cls._objects))
 
     def __new__(cls, *values: Hashable) -> Self:
         """The object of these values."""
-        objects = cls._objects
-        reference = objects.get(values)
-        if reference is not None and (found := reference()) is not None:
-            return found
+        key = hash(values)
+        entry = cls._objects.get(key)
+        while entry is not None:
+            if entry.values == values and (found := entry()) is not None:
+                return found
+            entry = entry.next
         made = object.__new__(cls)
         state = made.__dict__
         for name, value in zip(cls.__match_args__, values, strict=True):
             state[name] = value
         made.prepare()
-        reference = _Reference(made, _Reference.end)
-        reference.values, reference.objects = values, objects
-        first = objects.setdefault(values, reference)
-        if first is reference:
+        return cls.entered(made, key, values)
+
+    @classmethod
+    def entered(cls, made: Self, key: int, values: tuple[Hashable, ...]) -> Self:
+        """The object of some values, with this hash: another thread's if that was faster."""
+        entry = _Reference(made, cls._end)
+        entry.values, entry.key, entry.next = values, key, None
+        if cls._objects.setdefault(key, entry) is entry:
             return made
-        with _making:  # another thread was faster, or one that ended is not forgotten yet
-            found = objects.setdefault(values, reference)()
-            if found is None:
-                objects[values] = reference
-            return made if found is None else found
+        with _making:
+            first = other = cls._objects.setdefault(key, entry)
+            if first is entry:
+                return made
+            while other is not None:
+                if other.values == values and (found := other()) is not None:
+                    return found
+                other = other.next
+            entry.next, first.next = first.next, entry
+            return made
 
     def prepare(self) -> None:
         """Find out what is asked of every object."""
@@ -54,19 +68,50 @@ class Interned:
     def __getnewargs__(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__match_args__)
 
+    def __getstate__(self) -> None:
+        """Nothing else is written to files: it is found out again."""
+
+
+def kept_at(holder: Interned, name: str, made: T) -> T:
+    """What a holder knows by a name as long as somebody holds it: this if that is nothing yet."""
+    state = holder.__dict__
+    reference = ref(made)
+    found = state.setdefault(name, reference)()
+    if found is not None:
+        return found
+    with _making:
+        found = state[name]()
+        if found is None:
+            state[name] = reference
+        return made if found is None else found
+
 
 class _Reference(ref[Any]):
-    """A weak reference to the object of some values."""
+    """A weak reference to the object of some values, in a list of those whose hash is the same."""
 
-    __slots__ = ("objects", "values")
-    values: Hashable
-    objects: dict[Hashable, _Reference]
+    __slots__ = ("key", "next", "values")
+    key: int
+    next: _Reference | None
+    values: tuple[Hashable, ...]
 
-    def end(self, making: RLock = _making) -> None:
-        """Forget the object, unless another one has taken its place."""
+
+def _forgetting(objects: dict[int, _Reference]) -> Callable[[_Reference], None]:
+    """What takes an object that ends out of its list, unless it never got into one."""
+
+    def end(entry: _Reference, making: RLock = _making) -> None:
         with making:
-            if self.objects.get(self.values) is self:
-                del self.objects[self.values]
+            first = objects.get(entry.key)
+            if first is not entry:
+                while first is not None and first.next is not entry:
+                    first = first.next
+                if first is not None:
+                    first.next = entry.next
+            elif entry.next is None:
+                del objects[entry.key]
+            else:
+                objects[entry.key] = entry.next
+
+    return end
 
 
 class once(Generic[T]):

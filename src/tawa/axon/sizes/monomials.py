@@ -75,9 +75,8 @@ class Atom(Interned):
         return {}
 
     def variables(self) -> Iterator[Variable]:
-        """The variables inside."""
-        for part in self.parts():
-            yield from part.variables()
+        """The variables inside in order, each once."""
+        return iter(self.free)
 
     def substitute(self, replace: Replace) -> Dim:
         """The atom's value with variables replaced."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import gcd
-from typing import Self
+from typing import Any, Self
 
-from tawa.axon.sizes.interned import Interned, once
+from tawa.axon.sizes.interned import Interned, kept_at, once
 from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key
 from tawa.functional.terms import Term, Variable
+
+FEW = 4
+"""Terms that are put into a sum one by one."""
 
 MOST_GROWING = 4
 """How many variables are kept that make a dimension as large as one likes."""
@@ -49,12 +53,49 @@ class Polynomial(Interned, Term):
     constant: int | None
     """The number that this is, or None."""
 
-    def prepare(self) -> None:
-        """Find the constant term."""
-        terms = self.terms
+    def __new__(cls, terms: Terms) -> Self:
+        """The sum of these terms: what its values are found by is their tuple alone."""
+        if len(terms) == 1 and terms[0][1] == 1 and len(terms[0][0]) == 1:
+            factor, power = terms[0][0][0]
+            if power == 1 and isinstance(factor, Atom):
+                return cls.alone(factor)
+        key = hash(terms)
+        entry = cls._objects.get(key)
+        while entry is not None:
+            if entry.values == terms and (found := entry()) is not None:
+                return found
+            entry = entry.next
+        made = object.__new__(cls)
         number = terms[-1][1] if terms and not terms[-1][0] else 0
-        self.__dict__["offset"] = number
-        self.__dict__["constant"] = number if len(terms) == (number != 0) else None
+        state = made.__dict__
+        state["terms"], state["offset"] = terms, number
+        state["constant"] = number if len(terms) == (number != 0) else None
+        return cls.entered(made, key, terms)
+
+    @classmethod
+    def alone(cls, atom: Atom) -> Self:
+        """The sum of one atom, which knows it: most atoms are in such a sum."""
+        known = atom.__dict__.get("sum")
+        if known is not None and (found := known()) is not None:
+            return found
+        made = object.__new__(cls)
+        state = made.__dict__
+        state["terms"], state["offset"], state["constant"] = ((((atom, 1),), 1),), 0, None
+        state["counted_factor"] = atom
+        state["extent"], state["free"], state["chooses"] = atom.extent, atom.free, atom.has_choice
+        return kept_at(atom, "sum", made)
+
+    def with_terms(self, more: Sequence[tuple[Monomial, int]]) -> Self:
+        """The sum with other terms, each of another product."""
+        terms = self.terms
+        found = type(self)(merged(terms, more))
+        state, known = found.__dict__, self.__dict__
+        count = len(terms) - bool(self.offset)
+        if len(more) == 1 and count > FEW and "extent" in known and "extent" not in state:
+            is_last = found.terms[count - 1] is terms[count - 1]
+            if is_last and len(found.terms) > len(terms) and more[0][0]:
+                _extend(state, known, more)
+        return found
 
     @once
     def key(self) -> tuple[object, ...]:
@@ -116,13 +157,11 @@ class Polynomial(Interned, Term):
             return self.symbols.factors
         return {factor: None for monomial, _ in self.terms for factor, _ in monomial}
 
-    def atoms(self) -> Iterator[Atom]:
-        """The atoms, those inside atoms too."""
-        for factor in self.factors:
-            if isinstance(factor, Atom):
-                yield factor
-                for part in factor.parts():
-                    yield from part.atoms()
+    def atoms(self) -> dict[Atom, None]:
+        """The atoms in order, those inside atoms too, each once."""
+        found: dict[Atom, None] = {}
+        _gather(self, found)
+        return found
 
     @once
     def chooses(self) -> bool:
@@ -144,31 +183,7 @@ class Polynomial(Interned, Term):
 
     def _look_inside(self) -> None:
         """Find out what every factor has a part in: mostly all of it is asked for."""
-        state, factor = self.__dict__, self.sole_factor
-        if isinstance(factor, Atom):
-            state["extent"], state["free"] = factor.extent, factor.free
-            state["chooses"] = factor.has_choice
-            return
-        weight = depth = magnitude = 0
-        chooses = False
-        free: dict[Variable, None] = {}
-        for monomial, c in self.terms:
-            if not -magnitude <= c <= magnitude:
-                magnitude = abs(c)
-            if not monomial:
-                weight += 1
-            for factor, power in monomial:
-                if isinstance(factor, Atom):
-                    inner, deep, large = factor.extent
-                    weight += power * inner
-                    depth, magnitude = max(depth, deep), max(magnitude, large)
-                    chooses = chooses or factor.has_choice
-                    free.update(factor.free)
-                else:
-                    weight += power
-                    free[factor] = None
-        state["extent"] = (weight, depth, magnitude)
-        state["chooses"], state["free"] = chooses, free
+        _extend(self.__dict__, NOTHING, self.terms)
 
     @once
     def is_long(self) -> bool:
@@ -179,6 +194,11 @@ class Polynomial(Interned, Term):
         """
         weight, depth, magnitude = self.extent
         return weight > MAX_WEIGHT or depth > MAX_DEPTH or magnitude > MAX_NUMBER
+
+    @once
+    def is_short(self) -> bool:
+        """Whether it is kept, and no number of more than 64 bits."""
+        return not self.is_long and abs(self.constant or 0) < MAX_NUMBER
 
     @property
     def weight(self) -> int:
@@ -217,10 +237,8 @@ class Polynomial(Interned, Term):
         return next(_growing(self.terms, sign), None) is not None
 
     def variables(self) -> Iterator[Variable]:
-        """The variables, those inside atoms too."""
-        for monomial, _ in self.terms:
-            for factor, _ in monomial:
-                yield from factor.variables()
+        """The variables in order, those inside atoms too, each once."""
+        return iter(self.free)
 
     def plus(self, number: int) -> Self:
         """The sum with a number, which is the last term."""
@@ -239,6 +257,74 @@ class Polynomial(Interned, Term):
 
     def __repr__(self) -> str:
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
+
+
+NOTHING: dict[str, Any] = {"extent": (0, 0, 0), "chooses": False, "free": {}}
+"""What has a part in a sum of no terms."""
+
+
+def _extend(
+    state: dict[str, Any], known: dict[str, Any], more: Sequence[tuple[Monomial, int]]
+) -> None:
+    """Keep what has a part in a sum: what is known of its first terms, and the others."""
+    weight, depth, magnitude = known["extent"]
+    chooses, free = known["chooses"], dict[Variable, None](known["free"])
+    for monomial, c in more:
+        if not -magnitude <= c <= magnitude:
+            magnitude = abs(c)
+        if not monomial:
+            weight += 1
+        for factor, power in monomial:
+            if isinstance(factor, Atom):
+                inner, deep, large = factor.extent
+                weight += power * inner
+                depth, magnitude = max(depth, deep), max(magnitude, large)
+                chooses = chooses or factor.has_choice
+                free.update(factor.free)
+            else:
+                weight += power
+                free[factor] = None
+    state["extent"], state["chooses"], state["free"] = (weight, depth, magnitude), chooses, free
+
+
+def merged(terms: Terms, more: Sequence[tuple[Monomial, int]]) -> Terms:
+    """The sum of terms in order and of others: a few are put between those."""
+    if len(more) > FEW:
+        sums = dict(terms)
+        for monomial, c in more:
+            sums[monomial] = sums.get(monomial, 0) + c
+        return ordered([term for term in sums.items() if term[1]])
+    found = list(terms)
+    for term in more:
+        place = bisect_left(found, monomial_key(term[0]), key=_term_key)
+        if place == len(found) or found[place][0] != term[0]:
+            found.insert(place, term)
+        elif c := found[place][1] + term[1]:
+            found[place] = (term[0], c)
+        else:
+            del found[place]
+    return tuple(found)
+
+
+def ordered(terms: list[tuple[Monomial, int]]) -> Terms:
+    """Terms in order."""
+    if len(terms) > 1:
+        terms.sort(key=_term_key)
+    return tuple(terms)
+
+
+def _term_key(term: tuple[Monomial, int]) -> tuple[object, ...]:
+    """What orders terms."""
+    return monomial_key(term[0])
+
+
+def _gather(dim: Polynomial, found: dict[Atom, None]) -> None:
+    """Add the atoms of a dimension: what stands in it more than once is looked into once."""
+    for factor in dim.factors:
+        if isinstance(factor, Atom) and factor not in found:
+            found[factor] = None
+            for part in factor.parts():
+                _gather(part, found)
 
 
 def _samples_of(factor: Factor) -> Samples | None:
