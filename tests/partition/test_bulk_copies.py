@@ -223,6 +223,35 @@ def test_a_stride_that_no_tensor_map_has(stride: int) -> None:
 
 
 @tawa.jit
+def limited(a, b, c, K, moved, LOW: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+    """Rows that are moved, but not out of `a`'s 128."""
+    m, k = tl.arange(0, BM), tl.arange(0, BK)
+    row = tl.maximum(m + moved, 0) if LOW else tl.minimum(m + moved, 127)
+    acc = tl.zeros((BM, BM), tl.float32)
+    for i in range(0, K, BK):
+        x = tl.load(a + row[:, None] * K + (i + k)[None, :])
+        y = tl.load(b + m[:, None] * K + (i + k)[None, :])
+        acc = tl.dot(x, y.T, acc)
+    tl.store(c + m[:, None] * BM + m[None, :], acc)
+
+
+@pytest.mark.parametrize("moved", [0, 3, 37])
+@pytest.mark.parametrize("low", [True, False])
+@pytest.mark.parametrize("far", ["inside", "at the end", "beyond it"])
+def test_limits_are_kept_where_they_cut(low: bool, far: str, moved: int) -> None:
+    arrays = Arrays()
+    a, b, c = (arrays.random("f16", 128, 128), arrays.random("f16", 64, 128),
+               arrays.output("f32", 64, 64))  # fmt: skip
+    start = {"inside": 0, "at the end": 27, "beyond it": 100}[far]
+    moved = -moved - start if low else 64 + moved + start
+    row = np.clip(np.arange(64) + moved, 0, 127)
+    found = check(limited, (1,), [a, b, c, 128, moved],
+                  {2: values(a)[row] @ values(b).T}, 1e-5, LOW=low, BM=64, BK=64,
+                  bulk_copies=True)  # fmt: skip
+    assert "x" in in_bulk(found)
+
+
+@tawa.jit
 def elsewhere(a, b, m, k, K, stride, MODE: tl.constexpr):
     """Rows `m` and columns `k` of a tile."""
     if MODE == "steps":
