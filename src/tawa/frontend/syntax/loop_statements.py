@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from xdsl.dialects import scf
 from xdsl.ir import Block, Region, SSAValue
@@ -32,6 +33,7 @@ from tawa.language.dtypes import int1
 from tawa.tile.dialect.ops import RowEnds
 
 Carried = list[tuple[str, Binding]]
+Lost = Mapping[str, Binding]
 
 
 class LoopStatements(Expressions):
@@ -107,22 +109,29 @@ class LoopStatements(Expressions):
                 self.choose(self._flag(flag), lambda rest=rest: self._unrolled(node, name, rest))
                 return
 
-    def _run_time_for(self, node: ast.For, name: str, loop: ForLoop) -> None:
-        carried = self._carried(node.body, {name})
+    def _run_time_for(
+        self, node: ast.For, name: str, loop: ForLoop, lost: Lost = MappingProxyType({})
+    ) -> None:
+        own = {name, *lost}
+        carried = self._carried(node.body, own)
         starts = [v for _, binding in carried for v in flatten(binding.value)]
         lower, upper, step = loop.bounds(self.b)
         block = Block(arg_types=[lower.ssa.type, *(v.type for v in starts)])
         outer, self.scope = self.scope, self.scope.copy()
         with self.b.inside(block):
             self._set_counter(node, name, loop, Tensor(block.args[0], lower.dtype))
-            self._enter(carried, iter(block.args[1:]))
+            self._enter(carried, iter(block.args[1:]), lost)
             self.iteration(node.body)
-            ends = self._leave(carried, outer)
-            self.b.add(scf.YieldOp(*ends))
+            more = self._losses(carried)
+            if not more:
+                self.b.add(scf.YieldOp(*self._leave(carried, outer, lost)))
         inner, self.scope = self.scope, outer
+        if more:
+            self._run_time_for(node, name, loop, {**lost, **more})
+            return
         op = scf.ForOp(lower.ssa, upper.ssa, step.ssa, starts, block)
         op.attributes |= loop.attributes
-        self._after(carried, iter(self.b.add(op).results), inner, {name})
+        self._after(carried, iter(self.b.add(op).results), inner, own)
 
     def _set_counter(self, node: ast.For, name: str, loop: ForLoop, raw: Tensor) -> None:
         hint(raw.ssa, name)
@@ -210,25 +219,32 @@ class LoopStatements(Expressions):
         condition: Callable[[], Tensor | None],
         body: Callable[[], None],
         own: set[str],
+        lost: Lost = MappingProxyType({}),
     ) -> None:
+        carried = [(name, binding) for name, binding in carried if name not in lost]
         starts = [v for _, binding in carried for v in flatten(binding.value)]
         types = [v.type for v in starts]
         before, after = Block(arg_types=types), Block(arg_types=types)
         outer, self.scope = self.scope, self.scope.copy()
         with self.b.inside(before):
-            self._enter(carried, iter(before.args))
+            self._enter(carried, iter(before.args), lost)
             chosen = condition()
             if chosen is None:
                 self.scope = outer
                 return
             self.b.add(scf.ConditionOp(chosen.ssa, *before.args))
         with self.b.inside(after):
-            self._enter(carried, iter(after.args))
+            self._enter(carried, iter(after.args), lost)
             body()
-            self.b.add(scf.YieldOp(*self._leave(carried, outer)))
+            more = self._losses(carried)
+            if not more:
+                self.b.add(scf.YieldOp(*self._leave(carried, outer, lost)))
         inner, self.scope = self.scope, outer
+        if more:
+            self._while(carried, condition, body, own, {**lost, **more})
+            return
         op = self.b.add(scf.WhileOp(starts, types, Region(before), Region(after)))
-        self._after(carried, iter(op.results), inner, own)
+        self._after(carried, iter(op.results), inner, own | set(lost))
 
     # --- what loops carry -----------------------------------------------------------------------
 
@@ -238,18 +254,28 @@ class LoopStatements(Expressions):
         bindings = [(n, self.scope.get(n)) for n in names if n not in own]
         return [(n, b) for n, b in bindings if b is not None and is_runtime(b.value)]
 
-    def _enter(self, carried: Carried, arguments: Iterator[SSAValue]) -> None:
+    def _enter(self, carried: Carried, arguments: Iterator[SSAValue], lost: Lost) -> None:
+        """Give names the values that an iteration begins with."""
+        self.scope.bindings |= lost
         for name, binding in carried:
             value = rebuild(binding.value, arguments)
             name_values(list(flatten(value)), name)
             self.scope.set(name, value, binding.span)
 
-    def _leave(self, carried: Carried, outer: Scope) -> list[SSAValue]:
+    def _losses(self, carried: Carried) -> Lost:
+        """Variables without a value at the end of a body, such as counters of its loops.
+
+        The next iteration can't begin with them. So the body is compiled anew with names that have
+        no value when it begins either.
+        """
+        now = {name: self.scope.bindings[name] for name, _ in carried}
+        return {name: found for name, found in now.items() if isinstance(found.value, Undefined)}
+
+    def _leave(self, carried: Carried, outer: Scope, lost: Lost) -> list[SSAValue]:
         """The values for the next iteration; every variable must have kept its type."""
         for name, before in carried:
-            now = self.scope.get(name)
-            assert now is not None
-            if isinstance(now.value, Undefined) or not same_type(before.value, now.value):
+            now = self.scope.bindings[name]
+            if not same_type(before.value, now.value):
                 self._changed_type(name, before, now)
         for name, before in outer.bindings.items():
             now = self.scope.get(name)
