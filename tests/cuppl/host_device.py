@@ -37,19 +37,30 @@ SHIM = """
 #define UNROLL
 #define KERNEL static
 #define SMALL_KERNEL static
+#define CHAINS_KERNEL static
+#define MEMORY(address) (void*)(address)
 #define SHARED static
 #define TABLE static const
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
-static Index gridDim;
+static Index gridDim, blockDim = {BLOCK};
 static ucontext_t caller, threads[BLOCK];
 static std::vector<char> stacks[BLOCK];
 static bool ended[BLOCK];
-static unsigned arrived, generation;
+static unsigned arrived, living, generation;
+static unsigned progress;  // times that somebody went on, or ended
 static void give_way() { swapcontext(&threads[threadIdx.x], &caller); }
+static void go_on_together() {
+  if (arrived == 0 || arrived < living) return;
+  arrived = 0;
+  ++generation;
+  ++progress;
+}
+// Threads that have ended are not waited for.
 static inline void __syncthreads() {
   unsigned now = generation;
-  if (++arrived == BLOCK) { arrived = 0; ++generation; }
+  ++arrived;
+  go_on_together();
   while (generation == now) give_way();
 }
 template <class T> T atomicAdd(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
@@ -113,44 +124,61 @@ static int warp_choose(int point) {
 }
 """
 TOGETHER = """
-static unsigned long long words[WARP];
+static unsigned long long words_of_all[BLOCK];
+static unsigned lanes_arrived[BLOCK / WARP], meetings[BLOCK / WARP];
+static unsigned long long* words() { return words_of_all + threadIdx.x / WARP * WARP; }
+// All lanes of the warp, none of which may have ended.
+static void warp_sync() {
+  unsigned warp = threadIdx.x / WARP, now = meetings[warp];
+  if (++lanes_arrived[warp] == WARP) {
+    lanes_arrived[warp] = 0;
+    ++meetings[warp];
+    ++progress;
+  }
+  while (meetings[warp] == now) give_way();
+}
+static long long blocks_met;
+extern "C" long long meetings_of_blocks() { return blocks_met; }
+static void block_sync() {
+  if (threadIdx.x == 0) ++blocks_met;
+  __syncthreads();
+}
 // The word of each lane, for all lanes; in between, lanes run one after the other.
-static void warp_sync() { __syncthreads(); }
 static void tell(unsigned long long word) {
-  __syncthreads();
-  words[threadIdx.x] = word;
-  __syncthreads();
+  warp_sync();
+  words()[threadIdx.x % WARP] = word;
+  warp_sync();
 }
 static bool warp_all(bool yes) {
   tell(yes);
-  for (unsigned lane = 0; lane < WARP; ++lane) yes = yes && words[lane];
+  for (unsigned lane = 0; lane < WARP; ++lane) yes = yes && words()[lane];
   return yes;
 }
 static bool warp_any(bool yes) { return !warp_all(!yes); }
 static long long rounds;  // in which lanes have shared a loop over data
 extern "C" long long rounds_so_far() { return rounds; }
 static unsigned warp_add(unsigned word) {
-  if (threadIdx.x == 0) ++rounds;
+  if (threadIdx.x % WARP == 0) ++rounds;
   tell(word);
   word = 0;
-  for (unsigned lane = 0; lane < WARP; ++lane) word += words[lane];
+  for (unsigned lane = 0; lane < WARP; ++lane) word += words()[lane];
   return word;
 }
 static unsigned warp_max(unsigned word) {
   tell(word);
-  for (unsigned lane = 0; lane < WARP; ++lane) word = words[lane] > word ? words[lane] : word;
+  for (unsigned lane = 0; lane < WARP; ++lane) word = words()[lane] > word ? words()[lane] : word;
   return word;
 }
 static unsigned warp_min(unsigned word) { return ~warp_max(~word); }
 static unsigned warp_match(unsigned word) {
   tell(word);
   unsigned same = 0;
-  for (unsigned lane = 0; lane < WARP; ++lane) same |= (unsigned)(words[lane] == word) << lane;
+  for (unsigned lane = 0; lane < WARP; ++lane) same |= (unsigned)(words()[lane] == word) << lane;
   return same;
 }
 static double warp_word(double x, int lane) {
   tell(__double_as_longlong(x));
-  return __longlong_as_double(words[lane]);
+  return __longlong_as_double(words()[lane]);
 }
 static int first_of(unsigned lanes) { return __builtin_ctz(lanes); }
 """
@@ -159,10 +187,18 @@ static std::function<void()> kernel_;
 static void thread_main() {
   kernel_();
   ended[threadIdx.x] = true;
+  --living;
+  ++progress;
+  go_on_together();
   give_way();
 }
+static bool stuck;  // all threads of a block wait for ever
+extern "C" bool is_stuck() { return stuck; }
+extern "C" void use_block(int threads) { blockDim.x = threads; }
 static void run_block() {
-  for (unsigned t = 0; t < BLOCK; ++t) {
+  living = blockDim.x;
+  arrived = 0;
+  for (unsigned t = 0; t < blockDim.x; ++t) {
     stacks[t].resize(1 << 18);
     getcontext(&threads[t]);
     threads[t].uc_stack.ss_sp = stacks[t].data();
@@ -170,16 +206,18 @@ static void run_block() {
     makecontext(&threads[t], thread_main, 0);
     ended[t] = false;
   }
-  for (bool all = false, forward = false; !all;) {
+  for (bool all = false, forward = false; !all && !stuck;) {
     all = true;
     forward = !forward;  // lanes that should have met notice it in either order
-    for (unsigned k = 0; k < BLOCK; ++k) {
-      unsigned t = forward ? k : BLOCK - 1 - k;
+    unsigned before = progress;
+    for (unsigned k = 0; k < blockDim.x; ++k) {
+      unsigned t = forward ? k : blockDim.x - 1 - k;
       if (ended[t]) continue;
       threadIdx.x = t;
       swapcontext(&caller, &threads[t]);
       all = all && ended[t];
     }
+    stuck = progress == before;
   }
 }
 // All threads at the same time: for a kernel in which none waits for its block.
@@ -297,24 +335,43 @@ class HostDevice:
             self.launched.append(name)
             function = getattr(self.library, f"launch_{name}")
             function(blocks, ctypes.c_void_p(control), ctypes.c_int64(argument))
+            self.check()
+
+    def check(self) -> None:
+        """All threads have ended."""
+        function = self.library.is_stuck
+        function.restype = ctypes.c_bool
+        assert not function(), "threads wait for each other"
 
 
 class HostChains(HostDevice):
     """A device for chains, whose warps have three lanes with a chain and one without.
 
-    With `lanes`, all lanes of a warp share a chain.
+    With `lanes`, all lanes of a warp share a chain, and a block has so many warps.
     """
 
     warps = 1
 
-    def __init__(self, lowered: Lowered, folder: Path, lanes: int = 0) -> None:
-        self.warp = self.block = lanes or BLOCK
+    def __init__(
+        self, lowered: Lowered, folder: Path, lanes: int = 0, warps_of_block: int = 1, most: int = 0
+    ) -> None:
+        self.warp = lanes or BLOCK
+        self.block = warps_of_block * self.warp
         self.together = lanes > 0
-        shim = SHIM.replace("[BLOCK]", f"[{self.block}]") + f"#define WARP {self.block}\n"
-        source = chains_source(lowered, shim, self.block, TOGETHER if lanes else None) + LAUNCH
+        shim = SHIM + f"#define WARP {self.warp}\n"
+        most = max(most * self.warp, self.block)
+        source = chains_source(lowered, shim, most, TOGETHER if lanes else None) + LAUNCH
         self.library = compiled(source, ["run_chains"], folder)
+        self.library.use_block(self.block)
         self.arrays: dict[int, npt.NDArray[np.int64]] = {}
         self.launched: list[str] = []
+
+    @property
+    def meetings(self) -> int:
+        """How often the first lane of a block has met the other warps."""
+        function = self.library.meetings_of_blocks
+        function.restype = ctypes.c_longlong
+        return function()
 
     @property
     def rounds(self) -> int:

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import host_device
 import numpy as np
 import pytest
 from host_device import HostChains
@@ -13,8 +14,15 @@ from host_device import HostChains
 from tawa import cuppl
 from tawa.base.errors import TawaError
 from tawa.cuppl.core.ir import print_function
-from tawa.cuppl.gpu.gather import gathered_loops
-from tawa.cuppl.gpu.source import LANES_TOGETHER, chains_program, chains_source, shares_loops
+from tawa.cuppl.gpu.chains import ENDED, FIRST, LAST, RUN, GpuChains, threads_of_a_block
+from tawa.cuppl.gpu.gather import MOST_SLOTS, gathered_loops
+from tawa.cuppl.gpu.source import (
+    LANES_TOGETHER,
+    block_of_warps,
+    chains_program,
+    chains_source,
+    shared_slots,
+)
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered
@@ -137,6 +145,94 @@ def test_turns_that_depend_on_each_other_are_run_one_by_one(name: str, tmp_path:
     same(*on_both(source, data, 4, tmp_path)[:2])
 
 
+@pytest.mark.parametrize("warps", [2, 3])
+@pytest.mark.parametrize("name", ["values of groups", "a value for each turn"])
+def test_warps_of_a_block_meet(name: str, warps: int, tmp_path: Path) -> None:
+    """Chains whose trajectories differ in length, some in a block with a warp that has no chain."""
+    source, data = SHARED[name]
+    model = cuppl.model(source)
+    device = HostChains(lowered(model), tmp_path, 4, warps, most=4)
+    model.use_chains_device(device)
+    given: dict[str, Any] = {"warm_up": 20, "chains": 5, "data": data, "seed": 7}
+    one = model.nuts(12, threads=1, **given)
+    assert device.meetings == 0
+    same(one, model.nuts(12, device="gpu", **given))
+    assert len({*one.statistics["n_steps"].sum(1)}) > 1
+    assert device.meetings >= one.statistics["n_steps"][::warps].sum()
+
+
+def test_a_chain_that_ends_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fails in its first transitions, one has nothing to do, and the others go on."""
+    source, data = SHARED["a regression"]
+    model = cuppl.model(source)
+    model.use_chains_device(HostChains(lowered(model), tmp_path, 4, 4))
+    run, seen = GpuChains.run_kernel, list[list[tuple[int, int]]]()
+
+    def run_kernel(self: GpuChains, what: int) -> None:
+        if what == RUN and not seen:
+            self.words[1, nuts.FUEL] = 10
+            self.own[2, FIRST] = self.control[LAST]
+        run(self, what)
+        if what == RUN:
+            left = self.control[LAST] - self.own[:, FIRST]
+            seen.append(list(zip(self.own[:, ENDED].tolist(), left.tolist(), strict=True)))
+
+    monkeypatch.setattr(GpuChains, "run_kernel", run_kernel)
+    with pytest.raises(TawaError, match="steps"):
+        model.nuts(12, warm_up=0, chains=4, data=data, seed=7, device="gpu")
+    assert seen == [[(0, 0), (nuts.FAILED, 12), (0, 0), (0, 0)]]
+
+
+def test_chains_that_need_more_room_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each launch ends some chains of a block; the next one goes on with them."""
+    make = GpuChains.make_room
+
+    def little(self: GpuChains, *_: int) -> None:
+        make(self, 0, 0)
+
+    monkeypatch.setattr(GpuChains, "make_room", little)
+    source = (
+        "def main () = let x = sample (normal 0 1) in\n"
+        "  let n = if x > 0.3 then 90 else 1 in let v = tabulate n (fn k -> x * float k) in\n"
+        "  factor (log_density (normal 0 100) (range_fold (fn a k -> a * 0.5 + v.[k] * x) 0.0 n)); x"
+    )
+    model = cuppl.model(source)
+    device = HostChains(lowered(model), tmp_path, 4, 3)
+    model.use_chains_device(device)
+    given: dict[str, Any] = {"warm_up": 0, "chains": 5, "seed": 4}
+    same(model.nuts(20, **given), model.nuts(20, device="gpu", **given))
+    assert device.launched.count("run_chains") > 3
+
+
+def test_threads_that_wait_for_ever_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first lane waits for the others of its warp, which have ended."""
+    end = "  if (lane != 0) return;\n"
+
+    def broken(*given: Any) -> str:
+        text = chains_source(*given)
+        assert text.count(end) == 1
+        return text.replace(end, end + "  warp_sync();\n")
+
+    monkeypatch.setattr(host_device, "chains_source", broken)
+    source, data = SHARED["a regression"]
+    with pytest.raises(AssertionError, match="wait for each other"):
+        on_both(source, data, 4, tmp_path)
+
+
+def test_blocks_have_as_many_warps_as_run_at_once() -> None:
+    """All multiprocessors get some chains before one gets many; shared memory may halve a block."""
+    assert [threads_of_a_block(n, 132, 256) for n in (1, 132, 133, 1024, 1056, 8000)] == [
+        32, 32, 64, 256, 256, 256
+    ]  # fmt: skip
+    assert [block_of_warps(n) for n in (0, 8, 23, 24, MOST_SLOTS)] == [256, 256, 256, 128, 128]
+
+
 @pytest.mark.parametrize("options", [{"pooled": True}, {"metric": "low_rank"}])
 def test_metrics_are_shared_too(options: dict[str, Any], tmp_path: Path) -> None:
     source, data = SHARED["a value for each turn"]
@@ -144,8 +240,8 @@ def test_metrics_are_shared_too(options: dict[str, Any], tmp_path: Path) -> None
 
 
 def test_only_sums_over_data_are_shared() -> None:
-    assert all(shares_loops(lowered(cuppl.model(source))) for source, _ in SHARED.values())
-    assert not shares_loops(lowered(cuppl.model(ALONE["a recurrence"][0])))
+    assert all(shared_slots(lowered(cuppl.model(source))) for source, _ in SHARED.values())
+    assert not shared_slots(lowered(cuppl.model(ALONE["a recurrence"][0])))
 
 
 def test_slots_are_terms_and_partial_derivatives() -> None:

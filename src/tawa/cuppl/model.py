@@ -68,7 +68,7 @@ class Model:
         default_factory=dict[tuple[bool, int], tuple[Lowered, Any]]
     )
     _chains_device: Any = None
-    _chains_kernels: dict[bool, Any] = field(default_factory=dict[bool, Any])
+    _chains_kernels: Any = None
 
     def __repr__(self) -> str:
         """The file, and the type of what runs."""
@@ -383,10 +383,14 @@ class Model:
 
         They are compiled once for chains that have a lane, and once for those that have a warp.
         """
-        from tawa.cuppl.gpu.chains import chains_kernels
+        from tawa.cuppl.gpu.chains import ChainsKernels
 
         lowered = self.gradient_code().lowered
-        return self._chains_device or chains_kernels(lowered, chains, self._chains_kernels)
+        if self._chains_device is not None:
+            return self._chains_device
+        if self._chains_kernels is None:
+            self._chains_kernels = ChainsKernels(lowered)
+        return self._chains_kernels.device(chains)
 
     def use_chains_device(self, device: Any) -> None:
         """Run chains on this device from now on."""

@@ -3,6 +3,9 @@
 //
 // Where a chain has one lane, a warp has few chains, so that none of them waits long for the others:
 // there are more warps than the device runs at once before a warp gets a second one.
+//
+// Where it has a warp, the warps of a block meet at each leapfrog step (`block_sync`). All threads of
+// a warp take the same steps, and a thread that has none left ends: none waits for it any more.
 
 enum {
   CHAINS = 0,    // how many
@@ -31,8 +34,8 @@ DEVICE void begin_chain(Context& ctx, const i64* control, const i64* own, i64 ch
 enum { RUN = 0, FIND = 1, START = 2 };
 
 // All chains up to an iteration; or those that want one look for a step size, or for a start.
-KERNEL void run_chains(i64* control, i64 what) {
-  i64 thread = (i64)blockIdx.x * BLOCK + threadIdx.x, lane = thread % WARP;
+CHAINS_KERNEL void run_chains(i64* control, i64 what) {
+  i64 thread = (i64)blockIdx.x * blockDim.x + threadIdx.x, lane = thread % WARP;
 #ifdef TOGETHER
   i64 chain = thread / WARP;
   if (chain >= control[CHAINS]) return;

@@ -17,7 +17,14 @@ import numpy.typing as npt
 from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import Image
 from tawa.cuppl.gpu.device import CudaDevice, Device
-from tawa.cuppl.gpu.source import CHAINS_BLOCK, LANES_TOGETHER, chains_source, shares_loops
+from tawa.cuppl.gpu.source import (
+    CHAINS_BLOCK,
+    LANES_TOGETHER,
+    WARPS_A_MULTIPROCESSOR,
+    block_of_warps,
+    chains_source,
+    shared_slots,
+)
 from tawa.cuppl.inference.adaptation import Plan, Report, warm_up
 from tawa.cuppl.inference.density import STEEP, Density
 from tawa.cuppl.inference.metrics import Metric, diagonal
@@ -37,7 +44,7 @@ from tawa.cuppl.natives import tape
 from tawa.cuppl.typing.failures import HEAP_FULL
 from tawa.runtime import driver
 
-__all__ = ["chains_kernels", "run_on_gpu"]
+__all__ = ["ChainsKernels", "run_on_gpu", "threads_of_a_block"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
@@ -46,8 +53,6 @@ Words = npt.NDArray[np.int64]
 CHAINS, LANES, LAST, LEARNING, KEPT, INPUTS, METERS, SAMPLERS, OWN, HEAPS, HEAP_WORDS = range(11)
 SEED_LOW, SEED_HIGH, FIRST, WANTED, ENDED, STATUS, SITE, LOG_DENSITY, OWN_WORDS = range(9)
 RUN, FIND, START = 0, 1, 2
-WARPS_A_MULTIPROCESSOR = 8
-"""That run at the same time, by their registers."""
 FASTER = 8
 """So many more chains than warps still have a warp each, where lanes share loops over data."""
 CONTROL_WORDS = 11
@@ -352,19 +357,45 @@ class GpuChains:
         return Drawn([one for one, _ in found], [*positions], named, [one for _, one in found])
 
 
-def chains_kernels(lowered: Lowered, chains: int, kept: dict[bool, Device]) -> Device:
-    """Kernels for so many chains: each has the lanes of a warp, unless there are far too many.
+def threads_of_a_block(chains: int, multiprocessors: int, most: int) -> int:
+    """Threads of a block where each of so many chains has a warp.
 
-    A chain with a warp is some ten times as fast as one with a lane where lanes share loops over
-    data, and a few times where they share its own arithmetic alone.
+    A multiprocessor is the faster the fewer chains it runs, so that all get some before one gets
+    many; those that it runs are one block, as far as `most` threads go.
     """
-    faster = FASTER if shares_loops(lowered) else 1
-    multiprocessors = driver.device(0).multiprocessors
-    together = chains <= faster * WARPS_A_MULTIPROCESSOR * multiprocessors
-    if together not in kept:
-        source = chains_source(lowered, together=LANES_TOGETHER if together else None)
-        kept[together] = CudaDevice(source, block=CHAINS_BLOCK, together=together)
-    return kept[together]
+    return min(most, 32 * max(1, -(-chains // multiprocessors)))
+
+
+@dataclass(slots=True)
+class ChainsKernels:
+    """Kernels of a differentiated program on the first GPU, made when chains first need them.
+
+    Each chain has the lanes of a warp, unless there are far too many. A chain with a warp is some
+    ten times as fast as one with a lane where lanes share loops over data, and a few times where
+    they share its own arithmetic alone.
+    """
+
+    lowered: Lowered
+    slots: int = field(init=False)
+    """Of loops over data that lanes share."""
+    kept: dict[tuple[bool, int], Device] = field(default_factory=dict[tuple[bool, int], Device])
+    """By whether lanes are together, and the threads of a block."""
+
+    def __post_init__(self) -> None:
+        self.slots = shared_slots(self.lowered)
+
+    def device(self, chains: int) -> Device:
+        """The first GPU with the kernels for so many chains."""
+        multiprocessors = driver.device(0).multiprocessors
+        faster = FASTER if self.slots else 1
+        together = chains <= faster * WARPS_A_MULTIPROCESSOR * multiprocessors
+        block = CHAINS_BLOCK
+        if together:
+            block = threads_of_a_block(chains, multiprocessors, block_of_warps(self.slots))
+        if (together, block) not in self.kept:
+            source = chains_source(self.lowered, together=LANES_TOGETHER if together else None)
+            self.kept[together, block] = CudaDevice(source, block=block, together=together)
+        return self.kept[together, block]
 
 
 def run_on_gpu(

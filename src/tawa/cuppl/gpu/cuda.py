@@ -95,8 +95,8 @@ INLINE bool mul_overflows(i64 a, i64 b) {{
   i64 p = (i64)((u64)a * (u64)b);
   return fabs((double)a * (double)b - (double)p) >= 4611686018427387904.0;
 }}
-INLINE double& float_at(i64 address) {{ return *reinterpret_cast<double*>(address); }}
-INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
+INLINE double& float_at(i64 address) {{ return *(double*)MEMORY(address); }}
+INLINE i64& int_at(i64 address) {{ return *(i64*)MEMORY(address); }}
 """
 """Types and the few operations that C++ has no operator for."""
 
@@ -213,6 +213,7 @@ class FunctionText:
         self.lines.append(signature(function) + " {")
         for type_, names in self.locals().items():
             self.lines.append(f"  {TYPE_NAMES[type_]} {', '.join('v_' + n for n in names)};")
+        self.begin()
         for block in function.blocks.values():
             self.block(block)
         self.lines.append("}")
@@ -241,6 +242,9 @@ class FunctionText:
     def failed(self) -> str:
         """What to do when a callee has failed and nobody handles it."""
         return "return ctx.status;"
+
+    def begin(self) -> None:
+        """Text before the first block."""
 
     def begin_block(self, block: Block) -> None:
         """Text between the label and the first instruction."""

@@ -51,7 +51,7 @@ template <int SLOTS, int WEIGHTS, class Turn>
 INLINE i64 gather(Context& ctx, i64 first, i64 limit, Turn turn) {
   if (SLOTS > WARP) return first;
   double* terms = lane_terms();
-  double* adjoints = (double*)ctx.adjoints;
+  double* adjoints = (double*)MEMORY(ctx.adjoints);
   for (; first + 1 < limit; first += WARP) {
     const int turns = limit - first < WARP ? (int)(limit - first) : WARP;
     Slots<SLOTS> own;

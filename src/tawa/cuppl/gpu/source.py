@@ -21,13 +21,20 @@ from tawa.cuppl.translation.native import link, translate
 from tawa.cuppl.typing.errors import UnsupportedMethod
 
 __all__ = [
-    "BLOCK", "CHAINS_BLOCK", "LANES_TOGETHER", "chains_source", "cuda_source", "shares_loops",
+    "BLOCK", "CHAINS_BLOCK", "LANES_TOGETHER", "WARPS_A_MULTIPROCESSOR", "block_of_warps",
+    "chains_source", "cuda_source", "shared_slots",
 ]  # fmt: skip
 
 BLOCK = 256
 """Threads of a block: one particle each."""
 CHAINS_BLOCK = 128
-"""Threads of a block where chains run: a warp for each scheduler of a multiprocessor."""
+"""Threads of a block where chains have a lane: a warp for each scheduler of a multiprocessor."""
+WARPS_A_MULTIPROCESSOR = 8
+"""Warps of chains that run at the same time, by their registers."""
+SHARED_BYTES = 48 << 10
+"""That a block may have."""
+BYTES_OF_A_SLOT = 8 * 33
+"""A row of `lane_terms`, for each warp."""
 BY_LANES = {"product": "product_by_rows"}
 """Natives whose lanes share better what another one computes, with the same bits."""
 
@@ -46,11 +53,18 @@ _QUALIFIERS = """\
 #define DEVICE_MEMBER __device__
 #define UNROLL _Pragma("unroll")
 #define KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 2)
+#define CHAINS_KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 256 / BLOCK)
 #define SMALL_KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 4)
 #define SHARED __shared__
 #define TABLE static __device__ const
 #define WARP 32
 #define ALL_LANES 0xFFFFFFFFu
+"""
+_ANY_MEMORY = """\
+#define MEMORY(address) reinterpret_cast<void*>(address)
+"""
+_GLOBAL_MEMORY = """\
+#define MEMORY(address) __cvta_global_to_generic((size_t)(address))
 """
 _SUMS = """\
 // Over a warp; every lane must ask.
@@ -93,6 +107,8 @@ INLINE int warp_choose(int point) {
 """
 LANES_TOGETHER = """\
 INLINE void warp_sync() { __syncwarp(); }
+// All threads of the block that have not ended.
+INLINE void block_sync() { __syncthreads(); }
 INLINE bool warp_all(bool yes) { return __all_sync(ALL_LANES, yes); }
 INLINE bool warp_any(bool yes) { return __any_sync(ALL_LANES, yes); }
 INLINE unsigned warp_add(unsigned word) { return __reduce_add_sync(ALL_LANES, word); }
@@ -133,7 +149,7 @@ def device_program(lowered: Lowered) -> Program:
 
 def cuda_source(
     lowered: Lowered,
-    qualifiers: str = _QUALIFIERS,
+    qualifiers: str = _QUALIFIERS + _ANY_MEMORY,
     block: int = BLOCK,
     warps: str = _WARPS,
     sums: str = _SUMS,
@@ -182,15 +198,27 @@ def chains_program(lowered: Lowered, together: bool) -> Program:
     return for_warps(program) if together else program
 
 
-def shares_loops(lowered: Lowered) -> bool:
-    """Whether lanes share loops over data in a differentiated program."""
-    return most_slots(chains_program(lowered, together=True)) > 0
+def shared_slots(lowered: Lowered) -> int:
+    """Slots of the loops over data that lanes share in a differentiated program; 0 if none."""
+    return most_slots(chains_program(lowered, together=True))
+
+
+def block_of_warps(slots: int) -> int:
+    """Threads of a block of chains that have a warp each.
+
+    All that a multiprocessor runs at the same time meet, unless the terms of shared loops have no
+    room then.
+    """
+    warps = WARPS_A_MULTIPROCESSOR
+    while warps * slots * BYTES_OF_A_SLOT > SHARED_BYTES:
+        warps //= 2
+    return 32 * warps
 
 
 def chains_source(
     lowered: Lowered,
-    qualifiers: str = _QUALIFIERS,
-    block: int = CHAINS_BLOCK,
+    qualifiers: str = _QUALIFIERS + _GLOBAL_MEMORY,
+    block: int | None = None,
     together: str | None = None,
 ) -> str:
     """CUDA C++ for chains of a differentiated program, each of which has one lane.
@@ -199,6 +227,9 @@ def chains_source(
     Raises UnsupportedMethod if the program recurses: no function calls itself on a GPU.
     """
     program = chains_program(lowered, together is not None)
+    slots = most_slots(program) if together is not None else 0
+    if block is None:
+        block = CHAINS_BLOCK if together is None else block_of_warps(slots)
     head = f"#define BLOCK {block}\nenum {{ METER_WORDS = {tape.METER_WORDS}, "
     head += f"DIMENSION = {tape.DIMENSION}, SAMPLER_WORDS = {nuts.SAMPLER_WORDS}, "
     head += f"WORK = {nuts.WORK} }};\n"
@@ -206,7 +237,6 @@ def chains_source(
     if together is None:
         parts.append(emit_cuda(program))
     else:
-        slots = most_slots(program)
         parts += [f"#define TOGETHER 1\nenum {{ MOST_SLOTS = {max(1, slots)} }};", together]
         parts += [LANES.read_text(), emit_cuda(program, warp_texts(program))]
     return "\n".join((*parts, CHAINS.read_text()))

@@ -5,6 +5,10 @@ so the first lane alone stores, and all lanes meet between loads and stores (`wa
 reads what is not written yet, and none writes what another has still to read. Where a function is
 called, and where it returns, no store is pending.
 
+The warps of a block share what a multiprocessor has fetched of the program, which is too long to be
+kept. So they meet before the functions in `MEETING`, and run them side by side. Nobody waits for a
+thread that has ended: however a chain ends, the others go on.
+
 The lanes share two kinds of loops: those whose turns do not depend on each other (`apart`), and
 those that add up terms of the weight (`gather.py`).
 """
@@ -40,6 +44,9 @@ from tawa.cuppl.lowering.dataflow import live_at_entry, predecessors
 from tawa.cuppl.lowering.invariants import loop_blocks
 
 __all__ = ["for_warps", "most_slots", "warp_texts"]
+
+MEETING = frozenset({"leapfrog"})
+"""Functions before which the warps of a block meet: a long way through the program, for all."""
 
 State = tuple[bool, bool]
 """Whether memory was read, and whether it was written, since the lanes met."""
@@ -195,6 +202,10 @@ class _Warp(FunctionText):
             for loop in self.gathered.values()
         ]
         return "\n".join((*turns, whole))
+
+    def begin(self) -> None:
+        if self.function.name in MEETING:
+            self.emit("block_sync();")
 
     def block(self, block: Block) -> None:
         if block.name in self.apart:
