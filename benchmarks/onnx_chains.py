@@ -129,6 +129,23 @@ KINDS: dict[str, tuple[Step, ...]] = {
         Step("Shape", ("^",)), Step("Slice", ("%0", "zero", "two", "zero")),
         Step("Slice", ("%0", "two", "most", "zero")), Step("Mul", ("%2", "two")),
         Step("Concat", ("%1", "%3"), {"axis": 0}), Step("Resize", ("^", "", "", "%4"))),
+    "windows, as exported": (
+        Step("Shape", ("^",)), Step("Gather", ("%0", "first")), Step("Gather", ("%0", "third")),
+        Step("Gather", ("%0", "fourth")), Step("Div", ("%2", "seven")),
+        Step("Div", ("%3", "seven")), Step("Unsqueeze", ("%1", "zero")),
+        Step("Concat", ("%6", "four", "%4", "seven", "%5", "seven"), {"axis": 0}),
+        Step("Reshape", ("^", "%7")), Step("Transpose", ("@",), {"perm": [0, 2, 4, 1, 3, 5]}),
+        Step("Concat", ("last", "four", "seven", "seven"), {"axis": 0}),
+        Step("Reshape", ("%9", "%10")),
+        Step("Concat", ("last", "%4", "%5", "four", "seven", "seven"), {"axis": 0}),
+        Step("Reshape", ("%11", "%12")), Step("Transpose", ("@",), {"perm": [0, 3, 1, 4, 2, 5]}),
+        Step("Unsqueeze", ("%2", "zero")), Step("Unsqueeze", ("%3", "zero")),
+        Step("Concat", ("last", "four", "%15", "%16"), {"axis": 0}),
+        Step("Reshape", ("%14", "%17"))),
+    "heads repeated, as exported": (
+        Step("Unsqueeze", ("^", "two")), Step("Expand", ("@", "pair")), Step("Shape", ("^",)),
+        Step("Mul", ("%2", "doubled")), Step("Reshape", ("%1", "%3")),
+        Step("Slice", ("@", "zero", "four", "one"))),
     "residual": (Step("Conv", ("@", "w"), SAME), Step("Relu"), Step("Conv", ("@", "w"), SAME),
                  Step("Add", ("@", "^"))),
 }  # fmt: skip
@@ -175,7 +192,8 @@ def model_of(steps: tuple[Step, ...], count: int) -> ModelProto:
         "fifth": [-5], "ones2": [1, 1], "twos2": [2, 2], "lasts2": [-1, -1],
         "mosts2": [2**63 - 1] * 2, "axes2": [2, 3], "places": [0, 2, 1],
         "around": [0, 0, 1, 1, 0, 0, 1, 1], "ones": [1, 1, 1, 1], "to": [0, 0, -1, 4],
-        "first": 0, "third": 2, "fourth": 3, "four": [4],
+        "first": 0, "third": 2, "fourth": 3, "four": [4], "seven": [7],
+        "pair": [1, 1, 2, 1, 1], "doubled": [1, 2, 1, 1],
     }  # fmt: skip
     arrays: dict[str, np.ndarray] = {
         name: np.array(values, np.int64) for name, values in numbers.items()

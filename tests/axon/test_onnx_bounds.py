@@ -178,6 +178,40 @@ def test_operators_take_little_work_late_in_a_chain(
     assert calls_made(walk.run) < most * count
 
 
+def windows(last: str, i: int) -> list[onnx.NodeProto]:
+    """Windows of 7 by 7 out of an image, and back, as exported: sizes are divided anew."""
+    name = f"r{i}_{{}}".format
+    nodes = [node("Shape", [last], [name("all")])]
+    for axis in "bhwc":
+        nodes += [node("Gather", [name("all"), f"at_{axis}"], [name(axis)])]
+    for axis in "hw":
+        nodes += [node("Div", [name(axis), "seven"], [name(f"n{axis}")])]
+    b, h, w, c, over, down = map(name, ("b", "h", "w", "c", "nh", "nw"))
+    targets = ([b, over, "seven", down, "seven", c], ["rest", "seven", "seven", c],
+               ["rest", over, down, "seven", "seven", c], ["rest", h, w, c])  # fmt: skip
+    for k, target in enumerate(targets):
+        given = last if not k else name(f"turned{k}" if k in (1, 3) else f"y{k - 1}")
+        nodes += [
+            node("Concat", target, [name(f"to{k}")], axis=0),
+            node("Reshape", [given, name(f"to{k}")], [name(f"y{k}")]),
+            node("Transpose", [name(f"y{k}")], [name(f"turned{k + 1}")], perm=[0, 1, 3, 2, 4, 5]),
+        ][: 3 if k in (0, 2) else 2]
+    return nodes
+
+
+def test_windows_of_two_axes_take_little_work_late_in_a_chain():
+    """Their sizes are quotients of products of quotients, each of which stands in several."""
+    nodes: list[onnx.NodeProto] = []
+    for i in range(10):
+        nodes += windows(f"r{i - 1}_y3" if i else "x", i)
+    known = [constant(f"at_{axis}", [k]) for k, axis in enumerate("bhwc")]
+    known += [constant("seven", [7]), constant("rest", [-1])]
+    inputs = [value("x", ["B", "H", "W", 4])]
+    walk = ModelInference(model_of(nodes, inputs, known), strict=True)
+    gc.collect()
+    assert calls_made(walk.run) < 5_000 * len(nodes)
+
+
 @pytest.mark.parametrize(
     ("op", "others", "attributes"),
     [

@@ -399,7 +399,8 @@ class Walk:
         """A value as far as it is kept. Raises UnsupportedModel for a size that none can be."""
         dims = () if value.dims is None else value.dims
         if len(dims) <= MAX_RANK and all(map(IS_SHORT, dims)):
-            return value.without_contents() if are_long(value) else value
+            is_plain = value.contents is None and value.progression is None
+            return value if is_plain or not are_long(value) else value.without_contents()
         if len(dims) > MAX_RANK:
             return value.without_contents()._replace(dims=None)
         if any(abs(dim.constant or 0) > MAX_SIZE for dim in dims):

@@ -31,18 +31,20 @@ def split(context: Context) -> list[Value] | None:
         return None
     axis = context.axis(context.attribute("axis", 0), len(dims))
     parts = _parts(context, dims[axis])
+    before, after = dims[:axis], dims[axis + 1 :]
     pieces = _pieces(context.value(0).contents, parts, axis)
     return [
-        Value((*dims[:axis], part, *dims[axis + 1 :]), piece)
-        for part, piece in zip(parts, pieces, strict=True)
+        Value((*before, part, *after), piece) for part, piece in zip(parts, pieces, strict=True)
     ]
 
 
 def _pieces(contents: Array | None, parts: list[Dim], axis: int) -> list[Array | None]:
     """What each part of known contents contains."""
+    if contents is None:
+        return [None] * len(parts)
     sizes = [part.constant for part in parts]
     lengths = [size for size in sizes if size is not None]
-    if contents is None or len(lengths) < len(sizes) or sum(lengths) != contents.shape[axis]:
+    if len(lengths) < len(sizes) or sum(lengths) != contents.shape[axis]:
         return [None] * len(parts)
     return list(np.split(contents, np.cumsum(lengths)[:-1], axis=axis))
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from onnx import TensorProto
 
-from tawa.axon.sizes.dims import Dim, kind_least
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.monomials import kind_least
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.functional.terms import Variable
 

@@ -52,6 +52,11 @@ class Largest(Atom):
         return largest(options)
 
     @once
+    def opposites(self) -> tuple[Dim, ...]:
+        """The options of the minimum that its negative is."""
+        return tuple([-option for option in self.options])
+
+    @once
     def composed(self) -> dict[Dim, None]:
         """The options that are no variables: a set that is not to be changed."""
         return dict.fromkeys(filterfalse(IS_VARIABLE, self.options))
@@ -260,11 +265,12 @@ def largest_options(dim: Dim) -> tuple[Dim, ...]:
     return factor.options if isinstance(factor, Largest) else ()
 
 
-def smallest_options(dim: Dim) -> list[Dim]:
+def smallest_options(dim: Dim) -> tuple[Dim, ...]:
     """The options of a minimum; none for anything else."""
-    if len(dim.terms) != 1 or dim.terms[0][1] != -1:
-        return []
-    return [-option for option in largest_options(-dim)]
+    atom, sign = dim.signed_atom
+    if sign > 0 or dim.offset or not isinstance(atom, Largest):
+        return ()
+    return atom.opposites
 
 
 def is_not_one(dim: Dim) -> bool:

@@ -99,7 +99,7 @@ def chunks(size: Dim, count: int) -> list[Dim]:
             if _is_chunk(found[index]):
                 break
     for index in range(first, last + 1):
-        found[index] = Dim.of(Chunk(size, count, index))
+        found[index] = Dim.alone(Chunk(size, count, index))
     return found
 
 
@@ -126,7 +126,7 @@ def _chunk(size: Dim, each: Dim, count: int, index: int) -> Dim:
         found = _chosen(size, each, count, index)
         if found in (each, size - each * index, ZERO):
             return found
-    return Dim.of(Chunk(size, count, index))
+    return Dim.alone(Chunk(size, count, index))
 
 
 def _chosen(size: Dim, each: Dim, count: int, index: int) -> Dim:

@@ -23,8 +23,12 @@ from tawa.axon.sizes.monomials import (
     Monomial,
     Replace,
     as_variable,
+    factor_least,
     free_of,
     join,
+    lone_least,
+    product_least,
+    product_most,
     quotient_monomial,
 )
 from tawa.axon.sizes.polynomials import (
@@ -37,9 +41,6 @@ from tawa.axon.sizes.polynomials import (
     ordered,
 )
 from tawa.functional.terms import Variable
-
-LEAST = {"dim": 1, "count": 0}
-"""The least numbers that variables of a kind stand for."""
 
 MAX_DECIDED_WEIGHT = 32
 """Symbols and numbers of a dimension from which its bound is no longer sought case by case."""
@@ -68,10 +69,8 @@ class Dim(Polynomial):
     @once
     def is_minimum(self) -> bool:
         """Whether it is the smallest of several dimensions."""
-        if len(self.terms) != 1 or self.terms[0][1] != -1:
-            return False
-        factor = (-self).sole_factor
-        return isinstance(factor, Atom) and bool(factor.choices())
+        atom, sign = self.signed_atom
+        return atom is not None and sign < 0 and not self.offset and bool(atom.choices())
 
     def substitute(self, replace: Replace) -> Dim:
         """The dimension with variables replaced by dimensions (shape variables by shapes)."""
@@ -149,6 +148,8 @@ class Dim(Polynomial):
         if self.offset:
             high = self.symbols._most
             return None if high is None else high + self.offset
+        if len(self.terms) == 1 and _is_lone(self.terms[0][0]):
+            return -low if (low := lone_least(self.terms[0], -1)) is not None else None
         if self.is_free(1):
             return None
         return None if (low := (-self)._least) is None else -low
@@ -159,10 +160,8 @@ class Dim(Polynomial):
             low = self.symbols._least
             return None if low is None else low + self.offset
         if len(self.terms) == 1:
-            monomial, c = self.terms[0]
-            if _is_lone(monomial):
-                low = factor_least(monomial[0][0]) if c > 0 else factor_most(monomial[0][0])
-                return None if low is None else low * c
+            if _is_lone(self.terms[0][0]):
+                return lone_least(self.terms[0], 1)
         if self.is_free(-1):
             return None
         shared = content(self)
@@ -177,7 +176,7 @@ class Dim(Polynomial):
         """The sum of the terms' bounds."""
         bound = 0
         for monomial, c in self.terms:
-            low = _product_least(monomial) if c > 0 else _product_most(monomial)
+            low = product_least(monomial) if c > 0 else product_most(monomial)
             if low is None:
                 return None
             bound += c * low
@@ -191,29 +190,39 @@ class Dim(Polynomial):
             factor = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
             options = factor.choices() if isinstance(factor, Atom) else ()
             if options:
-                rest = Dim(tuple(term for term in self.terms if term[0] != monomial))
-                bounds = [(rest + option * c).least() for option in options]
-                known = [bound for bound in bounds if bound is not None]
-                if c > 0:
-                    return max(known, default=None)
-                return min(known) if len(known) == len(bounds) else None
+                rest = Dim(tuple([term for term in self.terms if term[0] is not monomial]))
+                bounds = ((rest + option * c).least() for option in options)
+                return self.best(bounds) if c > 0 else _weakest(bounds)
         return None
+
+    def best(self, bounds: Iterable[int | None]) -> int | None:
+        """The largest of lower bounds: none is larger than an example, so that ends the search."""
+        found, samples = None, self.samples
+        for bound in bounds:
+            if bound is not None and (found is None or bound > found):
+                found = bound
+                if samples is not None and found >= min(samples):
+                    break
+        return found
 
     def linear_in(self, variable: Factor) -> tuple[Dim, Dim] | None:
         """`(a, b)` with this equal to `a * variable + b` and neither mentioning `variable`."""
-        slope: dict[Monomial, int] = {}
-        rest: dict[Monomial, int] = {}
-        for monomial, c in self.terms:
-            powers = dict(monomial)
-            power = powers.pop(variable, 0)
-            if power > 1:
-                return None
-            (slope if power else rest)[tuple(powers.items())] = c
         if isinstance(variable, Variable):
-            others = (factor for monomial in (*slope, *rest) for factor, _ in monomial)
+            others = (factor for factor in self.factors if factor is not variable)
             if any(variable in free_of(factor) for factor in others):
                 return None
-        return collected(slope), collected(rest)
+        slope: list[tuple[Monomial, int]] = []
+        rest: list[tuple[Monomial, int]] = []
+        for term in self.terms:
+            power = next((power for factor, power in term[0] if factor is variable), 0)
+            if power > 1:
+                return None
+            if power:
+                left = tuple([item for item in term[0] if item[0] is not variable])
+                slope.append((left, term[1]))
+            else:
+                rest.append(term)
+        return Dim(ordered(slope)), Dim(tuple(rest))
 
 
 @lru_cache(MAX_KEPT)
@@ -225,11 +234,20 @@ def _number(value: int) -> Dim:
 @lru_cache(MAX_KEPT)
 def _least_of(dim: Dim) -> int | None:
     """The best bound of a sum of symbols, kept, as the cases of one sum share most others."""
-    bound = dim.least_of_terms()
     if (len(dim.terms) == 1 and _is_lone(dim.terms[0][0])) or dim.weight > MAX_DECIDED_WEIGHT:
-        return bound
-    bounds = (bound, dim.least_of_choices(), _least_of_quotients(dim))
-    return max((bound for bound in bounds if bound is not None), default=None)
+        return dim.least_of_terms()
+    searches = (Dim.least_of_terms, Dim.least_of_choices, _least_of_quotients)
+    return dim.best(search(dim) for search in searches)
+
+
+def _weakest(bounds: Iterable[int | None]) -> int | None:
+    """The smallest of lower bounds, None if one is missing."""
+    found: list[int] = []
+    for bound in bounds:
+        if bound is None:
+            return None
+        found.append(bound)
+    return min(found)
 
 
 def _is_lone(monomial: Monomial) -> bool:
@@ -237,48 +255,6 @@ def _is_lone(monomial: Monomial) -> bool:
     factor, power = monomial[0]
     is_quotient = isinstance(factor, Floor) and factor.denominator.constant is None
     return len(monomial) == 1 and power == 1 and not is_quotient
-
-
-def factor_least(factor: Factor) -> int | None:
-    """A number that the factor is provably not below."""
-    return kind_least(factor.kind) if isinstance(factor, Variable) else factor.least()
-
-
-def factor_most(factor: Factor) -> int | None:
-    """A number that the factor is provably not above."""
-    return None if isinstance(factor, Variable) else factor.most()
-
-
-def _product_least(monomial: Monomial) -> int | None:
-    """A number that a product is provably not below: of one factor, or where none is negative."""
-    if len(monomial) == 1 and monomial[0][1] == 1:
-        factor = monomial[0][0]
-        return LEAST.get(factor.kind) if isinstance(factor, Variable) else factor.least()
-    low = 1
-    for factor, power in monomial:
-        inner = factor_least(factor)
-        if inner is None or inner < 0:
-            return None
-        low *= inner**power
-    return low
-
-
-def _product_most(monomial: Monomial) -> int | None:
-    """A number that a product is provably not above."""
-    if len(monomial) == 1 and monomial[0][1] == 1:
-        return factor_most(monomial[0][0])
-    high = 1
-    for factor, power in monomial:
-        inner, low = factor_most(factor), factor_least(factor)
-        if inner is None or low is None or low < 0:
-            return None
-        high *= inner**power
-    return high
-
-
-def kind_least(kind: str) -> int | None:
-    """The least number that a variable of a kind stands for, if there is one."""
-    return LEAST.get(kind)
 
 
 def substitute_factor(factor: Factor, replace: Replace) -> Dim | None:

@@ -17,11 +17,9 @@ from tawa.axon.sizes.dims import (
     content,
     divide_monomial,
     exact_quotient,
-    factor_least,
-    kind_least,
 )
 from tawa.axon.sizes.measures import Rank, Size
-from tawa.axon.sizes.monomials import Factor, Monomial
+from tawa.axon.sizes.monomials import Factor, Monomial, factor_least, kind_least
 from tawa.axon.sizes.polynomials import common_monomial
 from tawa.axon.sizes.products import times
 from tawa.axon.sizes.state import SolverState
@@ -85,6 +83,8 @@ class Equation:
         self.left, self.right = left, right
         self.origin = origin
         self.fact = difference
+        self._linear: dict[tuple[Dim, Variable], tuple[Dim, Dim] | None] = {}
+        self._positive: dict[Dim, bool] = {}
 
     def clash(self, reason: str = "") -> Clash:
         """The error that the two sides can't be equal."""
@@ -128,11 +128,14 @@ class Equation:
             found = [variable for variable in found if variable not in state.declared]
         found.sort(key=lambda variable: _order(state, variable), reverse=True)
         for variable in found:
-            linear = p.linear_in(variable)
+            if (p, variable) not in self._linear:
+                self._linear[p, variable] = p.linear_in(variable)
+            linear = self._linear[p, variable]
             if linear is not None:
                 yield variable, *linear
 
     def _set(self, variable: Variable, value: Dim) -> bool:
+        self._positive.clear()
         self.state.set_dim(variable, value, self.origin, self.fact)
         return True
 
@@ -215,7 +218,10 @@ class Equation:
 
     def _is_positive(self, dim: Dim) -> bool:
         """Whether a dimension is at least 1, by all that is known of its variables."""
-        return (self.state.least(dim) or 0) >= 1
+        found = self._positive.get(dim)
+        if found is None:
+            found = self._positive[dim] = (self.state.least(dim) or 0) >= 1
+        return found
 
     def _factor(self, p: Dim, declared: bool = False) -> bool:
         """`a * x = a * b` for polynomials: then x is b."""

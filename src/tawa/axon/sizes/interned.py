@@ -20,9 +20,9 @@ class Interned:
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
-    _objects: ClassVar[dict[int, _Reference]]
+    _objects: ClassVar[dict[int, Reference]]
     """The objects of this class, by the hashes of their values: long values are hashed once."""
-    _end: ClassVar[Callable[[_Reference], None]]
+    _end: ClassVar[Callable[[Reference], None]]
     """What is called when one of them ends."""
 
     def __init_subclass__(cls) -> None:
@@ -42,21 +42,19 @@ class Interned:
         for name, value in zip(cls.__match_args__, values, strict=True):
             state[name] = value
         made.prepare()
-        return cls.entered(made, key, values)
+        entry = Reference(made, cls._end)
+        entry.values, entry.key, entry.next = values, key, None
+        return made if cls._objects.setdefault(key, entry) is entry else cls.linked(made, entry)
 
     @classmethod
-    def entered(cls, made: Self, key: int, values: tuple[Hashable, ...]) -> Self:
-        """The object of some values, with this hash: another thread's if that was faster."""
-        entry = _Reference(made, cls._end)
-        entry.values, entry.key, entry.next = values, key, None
-        if cls._objects.setdefault(key, entry) is entry:
-            return made
+    def linked(cls, made: Self, entry: Reference) -> Self:
+        """An object beside those of the same hash: another thread's, if that has made it first."""
         with _making:
-            first = other = cls._objects.setdefault(key, entry)
+            first = other = cls._objects.setdefault(entry.key, entry)
             if first is entry:
                 return made
             while other is not None:
-                if other.values == values and (found := other()) is not None:
+                if other.values == entry.values and (found := other()) is not None:
                     return found
                 other = other.next
             entry.next, first.next = first.next, entry
@@ -86,19 +84,19 @@ def kept_at(holder: Interned, name: str, made: T) -> T:
         return made if found is None else found
 
 
-class _Reference(ref[Any]):
+class Reference(ref[Any]):
     """A weak reference to the object of some values, in a list of those whose hash is the same."""
 
     __slots__ = ("key", "next", "values")
     key: int
-    next: _Reference | None
+    next: Reference | None
     values: tuple[Hashable, ...]
 
 
-def _forgetting(objects: dict[int, _Reference]) -> Callable[[_Reference], None]:
+def _forgetting(objects: dict[int, Reference]) -> Callable[[Reference], None]:
     """What takes an object that ends out of its list, unless it never got into one."""
 
-    def end(entry: _Reference, making: RLock = _making) -> None:
+    def end(entry: Reference, making: RLock = _making) -> None:
         with making:
             first = objects.get(entry.key)
             if first is not entry:

@@ -24,6 +24,9 @@ Extent = tuple[int, int, int]
 """The symbols and numbers of a size, the atoms that are nested, and the largest number."""
 
 
+LEAST = {"dim": 1, "count": 0}
+"""The least numbers that variables of a kind stand for."""
+
 CHOOSES = attrgetter("chooses")
 """Whether a part depends on which of several dimensions is chosen."""
 
@@ -156,6 +159,55 @@ def quotient_monomial(top: Monomial, bottom: Monomial) -> Monomial | None:
         else:
             del powers[factor]
     return tuple(powers.items())
+
+
+def kind_least(kind: str) -> int | None:
+    """The least number that a variable of a kind stands for, if there is one."""
+    return LEAST.get(kind)
+
+
+def factor_least(factor: Factor) -> int | None:
+    """A number that the factor is provably not below."""
+    return kind_least(factor.kind) if isinstance(factor, Variable) else factor.least()
+
+
+def factor_most(factor: Factor) -> int | None:
+    """A number that the factor is provably not above."""
+    return None if isinstance(factor, Variable) else factor.most()
+
+
+def lone_least(term: tuple[Monomial, int], sign: int) -> int | None:
+    """What a multiple of one factor, or with the sign -1 its negative, is not below."""
+    factor, c = term[0][0][0], term[1] * sign
+    low = factor_least(factor) if c > 0 else factor_most(factor)
+    return None if low is None else low * c
+
+
+def product_least(monomial: Monomial) -> int | None:
+    """A number that a product is provably not below: of one factor, or where none is negative."""
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        factor = monomial[0][0]
+        return LEAST.get(factor.kind) if isinstance(factor, Variable) else factor.least()
+    low = 1
+    for factor, power in monomial:
+        inner = factor_least(factor)
+        if inner is None or inner < 0:
+            return None
+        low *= inner**power
+    return low
+
+
+def product_most(monomial: Monomial) -> int | None:
+    """A number that a product is provably not above."""
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        return factor_most(monomial[0][0])
+    high = 1
+    for factor, power in monomial:
+        inner, low = factor_most(factor), factor_least(factor)
+        if inner is None or low is None or low < 0:
+            return None
+        high *= inner**power
+    return high
 
 
 def as_variable(term: Term) -> Variable:

@@ -9,7 +9,7 @@ from itertools import islice
 from math import gcd
 from typing import Any, Self
 
-from tawa.axon.sizes.interned import Interned, kept_at, once
+from tawa.axon.sizes.interned import Interned, Reference, kept_at, once
 from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key
 from tawa.functional.terms import Term, Variable
 
@@ -70,7 +70,9 @@ class Polynomial(Interned, Term):
         state = made.__dict__
         state["terms"], state["offset"] = terms, number
         state["constant"] = number if len(terms) == (number != 0) else None
-        return cls.entered(made, key, terms)
+        entry = Reference(made, cls._end)
+        entry.values, entry.key, entry.next = terms, key, None
+        return made if cls._objects.setdefault(key, entry) is entry else cls.linked(made, entry)
 
     @classmethod
     def alone(cls, atom: Atom) -> Self:
@@ -183,7 +185,14 @@ class Polynomial(Interned, Term):
 
     def _look_inside(self) -> None:
         """Find out what every factor has a part in: mostly all of it is asked for."""
-        _extend(self.__dict__, NOTHING, self.terms)
+        state = self.__dict__
+        if self.offset and len(self.terms) > 1:
+            symbols = self.symbols
+            weight, depth, magnitude = symbols.extent
+            state["extent"] = (weight + 1, depth, max(magnitude, abs(self.offset)))
+            state["chooses"], state["free"] = symbols.chooses, symbols.free
+        else:
+            _extend(state, NOTHING, self.terms)
 
     @once
     def is_long(self) -> bool:
@@ -253,11 +262,19 @@ class Polynomial(Interned, Term):
         return found
 
     def __neg__(self) -> Self:
-        return type(self)(tuple([(monomial, -c) for monomial, c in self.terms]))
+        found, known = type(self)(tuple([(m, -c) for m, c in self.terms])), self.__dict__
+        state = found.__dict__
+        if "extent" in known and "extent" not in state:
+            for name in SAME_OF_NEGATIVE:
+                state[name] = known[name]
+        return found
 
     def __repr__(self) -> str:
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
 
+
+SAME_OF_NEGATIVE = ("extent", "chooses", "free")
+"""What a sum and its negative have in common."""
 
 NOTHING: dict[str, Any] = {"extent": (0, 0, 0), "chooses": False, "free": {}}
 """What has a part in a sum of no terms."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
-from tawa.axon.sizes.dims import ONE, Dim, divide_monomial, exact_quotient
+from tawa.axon.sizes.dims import Dim, divide_monomial, exact_quotient
+from tawa.axon.sizes.monomials import MAX_KEPT, Factor, factor_key
 from tawa.axon.sizes.polynomials import common_monomial, content
 
 MAX_WEIGHT = 64
 """Symbols and numbers of a sum above which no factors of it are sought."""
 
 
+@lru_cache(MAX_KEPT)
 def factored(dim: Dim) -> tuple[Dim, ...]:
     """Two dimensions of which this is the product, neither a number, if they are found."""
     if len(dim.terms) < 2 or dim.weight > MAX_WEIGHT:
@@ -31,11 +34,24 @@ def factored(dim: Dim) -> tuple[Dim, ...]:
 
 def times(factors: Iterable[int | Dim | tuple[Dim, int]]) -> Dim:
     """The product of numbers, dimensions, and powers of dimensions."""
-    result = ONE
+    number, powers, sums = 1, dict[Factor, int](), list[Dim]()
     for factor in factors:
         base, power = factor if isinstance(factor, tuple) else (Dim.of(factor), 1)
-        for _ in range(power):
-            result = result * base
+        if len(base.terms) > 1:
+            sums += [base] * power
+        elif base.terms:
+            monomial, c = base.terms[0]
+            number *= c**power
+            for inner, count in monomial if power else ():
+                powers[inner] = powers.get(inner, 0) + count * power
+        elif power:
+            return base
+    items = list(powers.items())
+    if len(items) > 1:
+        items.sort(key=lambda item: factor_key(item[0]))
+    result = Dim(((tuple(items), number),))
+    for base in sums:
+        result = result * base
     return result
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from math import prod
 
 from tawa.axon.sizes.constraints import AtLeast, Equal
-from tawa.axon.sizes.dims import Dim, Floor, kind_least
+from tawa.axon.sizes.dims import Dim, Floor
+from tawa.axon.sizes.monomials import kind_least
 from tawa.axon.sizes.products import factored, primitive
 from tawa.axon.sizes.shapes import Shape, as_shape
 from tawa.functional.solver import Clash, Solver, Violation

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from tawa.axon.sizes.choices import largest_options
 from tawa.axon.sizes.constraints import AtLeast, Broadcast, Compatible, Divides, Equal, SameShape
-from tawa.axon.sizes.dims import Dim, Floor, content, factor_least
-from tawa.axon.sizes.monomials import Factor
+from tawa.axon.sizes.dims import Dim, Floor, content
+from tawa.axon.sizes.monomials import Factor, factor_least
 from tawa.functional.terms import Among, Constraint
 
 Bounds = dict[Dim, int]
