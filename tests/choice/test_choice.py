@@ -112,9 +112,11 @@ def test_attention_as_hands_found_it_best(d, n, causal, rows, expected):
     assert taken(ranking(of_attention(d, n, causal), sizes, {}, H200)) == expected
 
 
-def test_long_rows_gain_nothing_from_what_hides_ends():
-    sizes = Sizes((64, 32), (("S", 8192),))
-    assert taken(ranking(of_attention(128, 128, False), sizes, {}, H200)) == {}
+def test_one_cta_of_two_warp_groups_is_persistent_whatever_the_rows():
+    for rows in (1024, 8192):
+        sizes = Sizes((rows // 128, 16384 // rows * 16), (("S", rows),))
+        found = ranking(of_attention(128, 128, False), sizes, {}, H200)
+        assert taken(found) == {"persistent": True}
 
 
 def test_what_was_asked_for_is_a_demand():

@@ -80,11 +80,13 @@ def _static(profile: Profile, candidate: Candidate, chip: Chip) -> float:
 
     Multiprocessors differ in how far memory is, and two CTAs of several warp groups on one of them
     get unequal shares of its pipes; a plan that ends with spare CTAs (`even`) evens the latter out.
+    A CTA of several warp groups that is alone waits for neither: one group goes on meanwhile.
     """
-    if not candidate.persistent:
+    several = profile.groups > 1
+    if not candidate.persistent or (several and candidate.resident == 1):
         return 1.0
     terms, uneven = chip.choice, candidate.resident > 1 and not candidate.even
-    return 1 + terms.spread + terms.uneven * uneven * (profile.groups > 1)
+    return 1 + terms.spread + terms.uneven * uneven * several
 
 
 def _iterations(profile: Profile, loop: Loop, sizes: Sizes) -> Cycles:
