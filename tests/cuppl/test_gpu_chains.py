@@ -16,6 +16,7 @@ from tawa.cuppl.gpu.chains import GpuChains
 from tawa.cuppl.gpu.source import chains_source
 from tawa.cuppl.inference import adaptation
 from tawa.cuppl.inference.adaptation import near_others, pooled
+from tawa.cuppl.inference.density import STEEP
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.typing.errors import BadSetting, UnsupportedMethod
@@ -121,6 +122,42 @@ def test_tapes_and_heaps_grow_while_chains_run(
     given: dict[str, Any] = {"warm_up": 0, "chains": 3, "seed": 4}
     same(model.nuts(20, **given), model.nuts(20, device="gpu", **given))
     assert device.launched.count("run_chains") > 3
+
+
+STEEP_STARTS = """
+def main () =
+  let x = sample (flat (-infinity) infinity) in
+  (if x < -1.0 then factor (-infinity) else factor (-exp (10.0 * x) - 0.5 * x * x));
+  x
+"""
+
+
+@pytest.mark.parametrize("lanes", [0, 4])
+def test_chains_leave_steep_starts_on_the_device(
+    lanes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fourth of the starts is impossible, and more are steep; the CPU looks for one alone."""
+    find, found = GpuChains.find_start, list[int]()
+
+    def find_start(self: GpuChains, chain: int) -> tuple[int, int]:
+        found.append(chain)
+        return find(self, chain)
+
+    monkeypatch.setattr(GpuChains, "find_start", find_start)
+    model = cuppl.model(STEEP_STARTS)
+    device = HostChains(lowered(model), tmp_path, lanes)
+    model.use_chains_device(device)
+    given: dict[str, Any] = {"warm_up": 0, "chains": 30, "seed": 5 << 40 | 3}
+    same(model.nuts(3, **given), model.nuts(3, device="gpu", **given))
+    assert found == [0]
+    density, _ = model.density({}, 0)
+    steep, impossible = 0, 0
+    for seed in range(3, 33):
+        density.restart(5 << 40 | seed)
+        impossible += density.attempts > 1
+        steep += density(density.position[:1])[1][0] < -STEEP
+    assert steep > 3
+    assert impossible > 3
 
 
 FAILING = {

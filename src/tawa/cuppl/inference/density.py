@@ -13,6 +13,7 @@ from tawa.cuppl.inference.settings import Limits, failure
 from tawa.cuppl.natives import starts
 from tawa.cuppl.natives import tape as k
 from tawa.cuppl.natives.nuts import CHANGED, FAILED, FULL
+from tawa.cuppl.natives.starts import ELSEWHERE, STEEP
 from tawa.cuppl.typing.errors import UnsupportedMethod
 from tawa.cuppl.typing.failures import (
     ALL_ZERO,
@@ -29,14 +30,11 @@ from tawa.functional.errors import FunctionalError
 __all__ = ["GRADIENT", "LEVELS", "STEEP", "Density"]
 
 Floats = npt.NDArray[np.float64]
-ATTEMPTS = 200
+ATTEMPTS = 2 * starts.WIDE
 """Starts that are tried: half of them between -2 and 2, the others nearer and nearer to 0."""
 NARROWER = 0.97
 GRADIENT = "value_and_gradient run_chain find_step start_climb climb_on complete_points"
 """The entries of code that is compiled for gradients."""
-STEEP = 1e6
-"""A slope from which a start is looked for elsewhere, or else climbed from."""
-ELSEWHERE = 20
 LEVELS = 1 << 11
 """Nested calls for which any thread's native stack has room."""
 
@@ -148,7 +146,7 @@ class Density:
         for attempt in range(self.attempts, ATTEMPTS):
             self.attempts = attempt + 1
             self.context[FIELD["step"]] = attempt
-            width = 2.0 * NARROWER ** max(0, attempt - ATTEMPTS // 2)
+            width = starts.WIDEST * NARROWER ** max(0, attempt - starts.WIDE)
             self.meter[k.WIDTH] = np.array([width]).view(np.int64)[0]
             self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
             value, status = self.raw()

@@ -6,7 +6,6 @@ A *point* is what `nuts.py` calls so.
 from __future__ import annotations
 
 from tawa.cuppl.natives.nuts import (
-    CHANGED,
     FAILED,
     FUEL,
     RESULTS,
@@ -18,14 +17,11 @@ from tawa.cuppl.natives.nuts import (
 from tawa.cuppl.natives.tape import (
     DIMENSION,
     POSITION,
-    SIZE,
-    TAKEN,
-    USED,
     WIDTH,
     value_and_gradient,
 )
 from tawa.cuppl.numeric.addresses import floats_at
-from tawa.cuppl.numeric.primitives import Context, Ints, bits_of
+from tawa.cuppl.numeric.primitives import Context, Floats, Ints, bits_of
 from tawa.cuppl.translation.native import native
 
 POINTS = 0  # address of points, a row each
@@ -39,35 +35,72 @@ EVALUATION_WORDS = 6
 STARTS = 8
 """The stream of the random numbers of starts."""
 WIDEST = 2.0
-"""The first start is between this and its negative."""
+"""The first starts are between this and its negative."""
+WIDE = 100
+"""So many are."""
+STEEP = 1e6
+"""A slope from which a start is looked for elsewhere, or else climbed from."""
+ELSEWHERE = 20
+"""Places that are looked at for one that is less steep."""
+
+
+@native
+def look_for_start(ctx: Context, m: Ints, s: Ints, attempt: int) -> tuple[float, int]:
+    """The log density at the fresh values of an attempt, and a status."""
+    n = m[DIMENSION]
+    ctx.step = attempt
+    ctx.draw = 0
+    ctx.made = 0
+    m[DIMENSION] = -1
+    gradient = floats_at(s[WORK])[n:]
+    value, status = value_and_gradient(ctx, m, s[RESULTS], gradient, s[FUEL])
+    m[DIMENSION] = n
+    return value, status
+
+
+@native
+def is_steep(n: int, gradient: Floats) -> bool:
+    """Whether any slope is above `STEEP`, or is no number."""
+    found = False
+    for k in range(n):
+        if not (abs(gradient[k]) <= STEEP):
+            found = True
+    return found
 
 
 @native
 def find_start(ctx: Context, m: Ints, s: Ints) -> tuple[int, int]:
-    """Put a chain at its first start: how that ended, and a status.
+    """Put a chain where `Density.leave_cliffs` does: how that ended, and a status.
 
-    It is not there, and has to be looked for elsewhere, unless both are 0.
+    It is not there, and has to be looked for by the CPU, unless both are 0.
     """
     n = m[DIMENSION]
     point = floats_at(s[WORK])
+    key = ctx.key1
     ctx.key1 = 0
     ctx.stream = STARTS
-    ctx.step = 0
-    ctx.draw = 0
-    ctx.made = 0
     m[WIDTH] = bits_of(WIDEST)
-    m[DIMENSION] = -1
-    value, status = value_and_gradient(ctx, m, s[RESULTS], point[n:], s[FUEL])
-    m[DIMENSION] = n
-    if status != 0 or value - value != 0.0 or m[TAKEN] != n or m[USED] >= m[SIZE]:
-        return FAILED, status
-    value, status = value_and_gradient(ctx, m, s[RESULTS], point[n:], s[FUEL])
-    if status != 0 or m[USED] >= m[SIZE]:
-        return FAILED, status
-    copy_floats(floats_at(m[POSITION]), point, n)
-    point[2 * n] = value
-    copy_floats(floats_at(s[RESULTS]), point[2 * n + 1 :], s[WORDS])
-    return 0 if m[TAKEN] == n else CHANGED, 0
+    places = 0
+    for attempt in range(WIDE):
+        value, status = look_for_start(ctx, m, s, attempt)
+        ended = why_ended(m, status)
+        if ended != 0:
+            return ended, status
+        if status != 0 or value - value != 0.0:
+            continue
+        ctx.key1 = key
+        value, status = value_and_gradient(ctx, m, s[RESULTS], point[n:], s[FUEL])
+        if status != 0 or why_ended(m, status) != 0:
+            return FAILED, status
+        if not is_steep(n, point[n:]):
+            copy_floats(floats_at(m[POSITION]), point, n)
+            point[2 * n] = value
+            copy_floats(floats_at(s[RESULTS]), point[2 * n + 1 :], s[WORDS])
+            return 0, 0
+        places = places + 1
+        if places == ELSEWHERE:
+            return FAILED, 0
+    return FAILED, 0
 
 
 @native
