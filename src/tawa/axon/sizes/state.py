@@ -20,6 +20,9 @@ MOST_AXES = 64
 LOW_HIGH = (0, 1)
 """The ends of a pair of bounds."""
 
+NO_BOUNDS = (None, None)
+"""The bounds of a variable of which none are known."""
+
 
 def _moved(bound: int | None, by: int, divisor: int = 1) -> int | None:
     """The bound of a quotient plus a number, from the numerator's."""
@@ -140,21 +143,20 @@ class SolverState(Solver):
     def _counted(self, dim: Dim, end: int) -> tuple[Dim, dict[Variable, Dim]]:
         """The dimension with variables counted from their bounds, and what undoes that."""
         back: dict[Variable, Dim] = {}
+        moved: dict[Variable, Dim] = {}
         if self.bounds.keys().isdisjoint(dim.free):
             return dim, back
-
-        def counted(variable: Variable) -> Dim | None:
-            limit = self.bounds.get(variable, (None, None))[end]
+        sign = -1 if end else 1
+        for variable in dim.free:
+            limit = self.bounds.get(variable, NO_BOUNDS)[end]
             if limit is None or (end == 0 and limit == kind_least(variable.kind)):
-                return None
+                continue
             rest = self._rests.get(variable)
             if rest is None:
                 rest = self._rests[variable] = self.fresh("count", variable.hint)
-            sign = -1 if end else 1
             back[rest] = (Dim.of(variable) - limit) * sign
-            return Dim.of(rest) * sign + limit
-
-        return dim.substitute(counted), back
+            moved[variable] = Dim.of(rest) * sign + limit
+        return dim.substitute(moved.get) if moved else dim, back
 
     def shape(self, shape: Shape) -> Shape:
         """The shape with all that is known put in."""
