@@ -31,12 +31,15 @@ class Slack:
     """Whether pipelined loops may run on from tile to tile."""
     in_flight: bool = True
     """Whether products may be in flight when a loop's next iteration begins, and hold its slots."""
+    shared: bool = False
+    """Whether tiles of straight-line code share slots; products are waited for one by one."""
 
     def __str__(self) -> str:
         parts = [f"{self.registers} registers to spare", f"{self.stages} stages"]
         parts += ["few registers for loads"] * self.narrow
         parts += ["tiles one by one"] * (not self.joined)
         parts += ["products waited for"] * (not self.in_flight)
+        parts += ["tiles that share slots"] * self.shared
         return ", ".join(parts)
 
 

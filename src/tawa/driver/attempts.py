@@ -159,7 +159,7 @@ class Attempts:
         """aref -> CUDA text; a depth that was free and does not fit is chosen smaller.
 
         If the least still does not fit, products are waited for in their iteration: in flight,
-        they hold a slot more.
+        they hold a slot more. At last tiles of straight-line code share slots.
         """
         work, unsized = self.compilation, self._unsized(scheduled)
         found = self._sized(scheduled, unsized)
@@ -171,9 +171,9 @@ class Attempts:
             try:
                 reserve = self._reserve(unsized, scheduled.slack.bytes, found)
             except SharedMemoryExceeded:
-                if not scheduled.slack.in_flight or work.options.mma_depth is not None:
+                slack = self._holding_less(scheduled.slack)
+                if slack is None:
                     raise
-                slack = replace(scheduled.slack, in_flight=False)
                 scheduled = self.scheduled(slack, Decisions([*self.once]))
                 unsized = self._unsized(scheduled)
             else:
@@ -183,6 +183,12 @@ class Attempts:
         module = work.replaced("hopper", module)
         text, given = work.emitted(module), "cu" in work.override
         return Candidate(scheduled.slack, scheduled.decided, aref, module, text, given)
+
+    def _holding_less(self, slack: Slack) -> Slack | None:
+        """What holds fewer slots at a time."""
+        if slack.in_flight and self.compilation.options.mma_depth is None:
+            return replace(slack, in_flight=False)
+        return None if slack.shared else replace(slack, shared=True)
 
     def _unsized(self, scheduled: Scheduled) -> ModuleOp:
         """The aref module whose rings have no depth yet."""

@@ -17,6 +17,7 @@ from tawa.aref.passes.ping_pong import PingPong
 from tawa.aref.passes.prefetch import Prefetch
 from tawa.aref.passes.register_prefetch import RegisterPrefetch
 from tawa.aref.passes.resident_operands import ResidentOperands
+from tawa.aref.passes.shared_slots import SharedSlots
 from tawa.aref.passes.sink_reads import SinkReads
 from tawa.aref.passes.sink_stores import SinkStores
 from tawa.aref.passes.slices import Slices
@@ -147,7 +148,7 @@ def roles(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         ScheduleLoops(options, decided, slack.registers, slack.stages, slack.joined, slack.narrow),
         # Where a pipeline's first iteration stands apart.
         ZeroProducts(),
-        AsyncDots(options, decided, slack.in_flight),
+        AsyncDots(options, decided, slack.in_flight, slack.shared),
         # Once products say what they stage.
         RegisterPrefetch(decided, enabled=roomy),
         SinkReads(),
@@ -156,6 +157,8 @@ def roles(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         ResidentOperands(decided, enabled=roomy),
         PingPong(decided),
         NamedBarrierPingPong(options, decided),
+        # Before slots are shared out, and once products say when they return theirs.
+        SharedSlots(decided, slack.shared),
         # Before what depends on the depth: how far loads run ahead.
         Depths(options, decided, slack.bytes),
         Prefetch(options, decided),

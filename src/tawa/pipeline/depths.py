@@ -25,6 +25,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
 )
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
+from tawa.aref.passes.shared_slots import SEQUENCE
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.options import Options
 from tawa.base.spans import span_of
@@ -88,7 +89,7 @@ class Demand:
         """Slots of a ring outside the innermost loops."""
         if self.teams > 1 or ring in self.ahead:
             return 2
-        return min(most, max(1, self.deepest[ring] + 1))
+        return min(most, max(1 + (SEQUENCE in ring.attributes), self.deepest[ring] + 1))
 
     def free(self, own: int, reserve: int) -> int:
         """Bytes for the innermost loops' rings; `own` is the most slots that others have."""

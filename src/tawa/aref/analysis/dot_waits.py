@@ -53,6 +53,13 @@ def wait_before_use(written: Mapping[DotIssue, set[SSAValue]]) -> None:
             _insert(wait, before)
 
 
+def wait_at_once(issued: Sequence[DotIssue]) -> None:
+    """Wait for each product behind it, so that its slots are free for the next one's operands."""
+    for issue in issued:
+        assert issue.next_op is not None
+        _insert(_Wait(issue.next_op, [issue]), {})
+
+
 def _first_reader(issue: DotIssue, written: set[SSAValue]) -> Operation | None:
     """The first later op of the block that needs the product's value, itself or nested in it.
 

@@ -115,7 +115,7 @@ def _is_over(earlier: Stage, later: Stage, sums: bool) -> bool:
                 readers.append(use.operation)
     inside = block.find_ancestor_op_in_block(later)
     if inside is not None:
-        return inside is later and all(_stands_before(r, later) for r in readers)
+        return inside is later and all(_stands_before(r, later, sums) for r in readers)
     return all(isinstance(r, DotIssue) and _awaited(r, block, sums) for r in readers)
 
 
@@ -128,9 +128,15 @@ def _awaited(product: DotIssue, block: Block, sums: bool) -> bool:
     return sums and any(_awaited(other, block, sums) for other in others)
 
 
-def _stands_before(reader: Operation, op: Operation) -> bool:
-    """Whether a warps' product is over when an op of its block, or of one around it, begins."""
+def _stands_before(reader: Operation, op: Operation, awaited: bool) -> bool:
+    """Whether a product is over when an op of its block, or of one around it, begins.
+
+    A warps' product, or with `awaited` one of warp groups that is waited for.
+    """
     block = op.parent
+    if awaited and isinstance(reader, DotIssue) and reader.parent is block:
+        waits = [u.operation for u in reader.result.uses if isinstance(u.operation, DotWait)]
+        return any(w.parent is block and w.is_before_in_block(op) for w in waits)
     place = None if block is None else block.find_ancestor_op_in_block(reader)
     return isinstance(reader, WarpDot) and place is not None and place.is_before_in_block(op)
 

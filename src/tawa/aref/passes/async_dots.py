@@ -16,7 +16,13 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1, i32
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.analysis.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
+from tawa.aref.analysis.dot_waits import (
+    erase_consumed,
+    move_consumed,
+    slots_of,
+    wait_at_once,
+    wait_before_use,
+)
 from tawa.aref.analysis.layouts import operand_words, same_values
 from tawa.aref.analysis.products import from_registers, is_view, is_window, needs_transpose, view_of
 from tawa.aref.analysis.slots import slot_bytes
@@ -99,6 +105,8 @@ class AsyncDots:
     decided: Decisions
     in_flight: bool = True
     """Whether products may stay in flight where no option says so."""
+    one_by_one: bool = False
+    """Whether each is waited for by itself."""
     name: ClassVar[str] = "async-dots"
     contract: ClassVar[Contract] = Contract(
         requires=(DOTS, GROUP_PRODUCTS, SCHEDULED, OPEN_SLOTS),
@@ -113,7 +121,7 @@ class AsyncDots:
             for block in blocks:
                 assert block is not None
                 chains = find_chains(block)
-                if chains:
+                if chains and not self.one_by_one:
                     self._in_flight(block, chains)
                 else:
                     self._waited(block, group)
@@ -285,6 +293,9 @@ class AsyncDots:
         for op in list(block.ops):
             if isinstance(op, Dot):
                 issued.append(self._issue(op, _fresh_start(op)))
+        if self.one_by_one:
+            wait_at_once(issued)
+            return
         same = same_values(group.walk())
         wait_before_use({issue: _operands(issue, same) for issue in issued})
 

@@ -117,7 +117,7 @@ class Prefetch:
                     self._loop(loop, puts)
 
     def _loop(self, loop: scf.ForOp, puts: list[PutEnter]) -> None:
-        depth = min(_depth(put) for put in puts)
+        depth = min(_depth(put) // sum(o.ref is put.ref for o in puts) for put in puts)
         lag = 1 if self.options.mma_depth is None else self.options.mma_depth
         dots = any(isinstance(op, DotIssue) for op in loop.body.block.ops)
         distance = depth - 1 - (lag if dots else 0)

@@ -29,6 +29,20 @@ class RingDepth(Decision):
         return f"{self.slots} slots of {self.slot_bytes} bytes in the loop ({why})"
 
 
+@dataclass(frozen=True)
+class SlotsShared(Decision):
+    """Tiles that are loaded one after the other have the slots of one ring."""
+
+    tiles: int
+    by = "shared-slots"
+
+    @property
+    def sentence(self) -> str:
+        """How many tiles."""
+        where = self.place("the kernel")
+        return f"{self.tiles} tiles that {where} loads one after the other share a ring's slots"
+
+
 class _OfPrefetch(Decision):
     by = "prefetch"
 
