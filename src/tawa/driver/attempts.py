@@ -185,10 +185,11 @@ class Attempts:
         return Candidate(scheduled.slack, scheduled.decided, aref, module, text, given)
 
     def _holding_less(self, slack: Slack) -> Slack | None:
-        """What holds fewer slots at a time."""
-        if slack.in_flight and self.compilation.options.mma_depth is None:
+        """What holds fewer slots at a time, and as many products in flight as were asked for."""
+        asked = self.compilation.options.mma_depth
+        if slack.in_flight and asked is None:
             return replace(slack, in_flight=False)
-        return None if slack.shared else replace(slack, shared=True)
+        return None if slack.shared or asked else replace(slack, shared=True)
 
     def _unsized(self, scheduled: Scheduled) -> ModuleOp:
         """The aref module whose rings have no depth yet."""
