@@ -97,6 +97,7 @@ REASONS: dict[str, dict[str, str]] = {
         "DotIssue, WarpDot": PRODUCT,
         "Stage, StoreInto": FIELDS,
     },
+    "aref/passes/shared_slots.py": {"Consumed, GetEnter, PutEnter": RING},
     "aref/passes/sink_reads.py": {
         "Any, AnyAbove": PATTERN,
         "Broadcast, ExpandDims, Reshape": PATTERN,
