@@ -10,7 +10,9 @@ from simulation import Arrays, check, values
 
 import tawa
 import tawa.language as tl
+from tawa.codegen.shared_memory import SharedMemoryExceeded
 from tawa.driver.compiled import Compiled
+from tawa.ir.decisions.choice import RolesLeftOut
 from tawa.ir.decisions.memory import SlotsShared
 from tawa.simulate import prove
 
@@ -122,3 +124,38 @@ def test_tiles_that_loops_hold(turns: int, early: bool) -> None:
     block = ROWS, DEPTH * 2
     check(held, (1,), [described(a, *block), described(b, *block), described(c, *block), turns],
           {2: expected}, 5e-3, N=count, R=ROWS, K=DEPTH * 2, EARLY=early)  # fmt: skip
+
+
+@tawa.jit
+def attention(q, k, v, out, N: tl.constexpr, R: tl.constexpr, D: tl.constexpr):
+    x = q.load([0, 0])
+    acc, total = tl.zeros((R, D), tl.float32), tl.zeros((R,), tl.float32)
+    top = tl.full((R,), -1e30, tl.float32)
+    for i in tl.static_range(N):
+        s = tl.dot(x, k.load([i * R, 0]).T)
+        new = tl.maximum(top, tl.max(s, 1))
+        p, old = tl.exp(s - new[:, None]), tl.exp(top - new)
+        total = total * old + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.float16), v.load([i * R, 0]), acc * old[:, None])
+        top = new
+    out.store([0, 0], (acc / total[:, None]).to(tl.float16))
+
+
+def test_one_role_holds_less() -> None:
+    arrays = Arrays()
+    q = arrays.random("f16", ROWS, ROWS)
+    k, v = arrays.random("f16", ROWS * COUNT, ROWS), arrays.random("f16", ROWS * COUNT, ROWS)
+    out = arrays.output("f16", ROWS, ROWS)
+    weights = np.exp(values(q) @ values(k).T)
+    block = ROWS, ROWS
+    found = check(
+        attention, (1,), [described(x, *block) for x in (q, k, v, out)],
+        {3: weights @ values(v) / weights.sum(1, keepdims=True)}, 5e-3, N=COUNT, R=ROWS, D=ROWS,
+    )  # fmt: skip
+    assert found.decided(RolesLeftOut)
+    assert shared(found)
+    proof = prove(found.module("hopper"), 60)
+    assert proof.proved, proof.why
+    with pytest.raises(SharedMemoryExceeded):
+        attention.compile(*[f"desc<f16,{ROWS}x{ROWS}>"] * 4, N=COUNT, R=ROWS, D=ROWS,
+                          specialize=True)  # fmt: skip

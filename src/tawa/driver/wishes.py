@@ -6,11 +6,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tawa.base.errors import TawaError
 from tawa.base.options import BadOption, Options
-from tawa.ir.decisions.choice import WishLeftOpen
+from tawa.ir.decisions.choice import RolesLeftOut, WishLeftOpen
 from tawa.machine.chips import SM_90A
 
 if TYPE_CHECKING:
+    from tawa.codegen.shared_memory import SharedMemoryExceeded
     from tawa.driver.compiled import Compiled
 
 OF_TRITON = frozenset({"num_stages", "num_ctas", "num_warps"})
@@ -24,8 +26,9 @@ def fitted_wishes(
 ) -> Compiled:
     """The compiled kernel, with as many stages as fit if those that were wished for do not.
 
-    Where no warp group can hold a product, all warps do everything, and as many as it takes. A
-    program is computed by one CTA whatever is wished for. Raises what compiling raises.
+    Where no warp group can hold a product, all warps do everything, and as many as it takes; and
+    where shared memory can't hold the tiles of several roles that nobody asked for. A program is
+    computed by one CTA whatever is wished for. Raises what compiling raises.
     """
     from tawa.codegen.lower import RegistersExceeded
     from tawa.codegen.shared_memory import SharedMemoryExceeded
@@ -43,10 +46,10 @@ def fitted_wishes(
     else:
         try:
             return compile_(options)
-        except SharedMemoryExceeded:
+        except SharedMemoryExceeded as error:
             asked = options.num_stages
             if asked is None or "num_stages" not in wishes:
-                raise
+                return _by_one_role(options, compile_, error)
             decision = WishLeftOpen("num_stages", asked)
             options = replace(options, num_stages=None)
         except RegistersExceeded:
@@ -60,3 +63,19 @@ def fitted_wishes(
             options = replace(options, specialize=False, num_warps=warps)
     compiled = fitted_wishes(wishes, options, compile_)
     return replace(compiled, decisions=(decision, *compiled.decisions))
+
+
+def _by_one_role(
+    options: Options, compile_: Callable[[Options], Compiled], lacking: SharedMemoryExceeded
+) -> Compiled:
+    """The kernel without roles, if nobody asked for them. Raises what shared memory lacks.
+
+    Products that are asked for in flight stay there: one role may have no room for their copies.
+    """
+    if options.specialize is not None or options.mma_depth:
+        raise lacking
+    try:
+        compiled = compile_(replace(options, specialize=False))
+    except TawaError:
+        raise lacking from None
+    return replace(compiled, decisions=(RolesLeftOut(lacking.excess), *compiled.decisions))

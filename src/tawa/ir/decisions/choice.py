@@ -38,6 +38,20 @@ class Chosen(Decision):
 
 
 @dataclass(frozen=True)
+class RolesLeftOut(Decision):
+    """One role does everything: what several would hold does not fit in shared memory."""
+
+    by = "choice"
+    bytes: int
+    """That are lacking."""
+
+    @property
+    def sentence(self) -> str:
+        """Why."""
+        return f"one role does everything: with several, {self.bytes} bytes too few for their tiles"
+
+
+@dataclass(frozen=True)
 class WishLeftOpen(Decision):
     """An option that was wished for is not met, and is the compiler's choice instead."""
 
