@@ -1,4 +1,4 @@
-"""Loops that are written out: their tiles share slots where shared memory holds no slot for each."""
+"""Unrolled loops: their tiles share slots where shared memory holds no slot for each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def shared(compiled: Compiled) -> list[int]:
 
 @tawa.jit
 def products(a, b, c, n, N: tl.constexpr, R: tl.constexpr, K: tl.constexpr, INSIDE: tl.constexpr):
-    """A @ B.T by a loop that is written out, or by several turns of one."""
+    """A @ B.T by an unrolled loop, or by several turns of one."""
     acc = tl.zeros((R, R), tl.float32)
     if INSIDE:
         for turn in range(n):

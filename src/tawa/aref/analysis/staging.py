@@ -68,7 +68,8 @@ def memory_shared(group: WarpGroup) -> dict[Stage, Stage]:
     Pipelining leaves an iteration's copy once in a loop, and once more behind it; one product after
     the other, each with its own operands, needs the memory of few. Of memory that is free a copy
     takes what has been for longest, so that warps have met since. Where copies would take most of
-    shared memory, those of products whose sum another one goes on with make way, too.
+    shared memory, two more kinds make way: those of products whose sum another product goes on
+    with, and those of products that the same block has waited for.
     """
     found, places = _places(group, sums=False)
     if sum(_bytes(place[0]) for place in places) > SM_90A.shared_bytes // 2:

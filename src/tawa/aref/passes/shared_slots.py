@@ -1,8 +1,8 @@
 """Tiles that straight-line code loads one after the other share the slots of one ring.
 
-Each load of a kernel has a ring of its own. A loop that is written out has many, more than shared
-memory holds. Those whose tiles are alike become one ring, if the tile before is returned before the
-next one is taken, and if nobody then waits for a slot that can't be returned.
+Each load of a kernel has a ring of its own. An unrolled loop may have more of them than shared
+memory holds. Rings whose tiles have one type become one ring. For this each tile has to be returned
+before the next one is taken, and no role may then wait for ever.
 """
 
 from __future__ import annotations

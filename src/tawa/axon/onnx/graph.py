@@ -396,7 +396,7 @@ class Walk:
         return Branch(values, learned, None)
 
     def _bounded(self, value: Value, context: Context, label: str) -> Value:
-        """A value as far as it is kept. Raises UnsupportedModel for a size that none can be."""
+        """A value as far as it is kept. Raises UnsupportedModel for a size of more than 64 bits."""
         dims = () if value.dims is None else value.dims
         if len(dims) <= MAX_RANK and all(map(IS_SHORT, dims)):
             is_plain = value.contents is None and value.progression is None
@@ -454,12 +454,12 @@ class Walk:
             )
 
     def _outputs(self, context: Context, described: Described) -> list[Value]:
-        node, label, count_ = described.node, described.label, len(described.outputs)
+        node, label, wanted = described.node, described.label, len(described.outputs)
         of = signature(described.domain, node.op_type, context.opset)
         rule = RULES.get(described.operator)
         if rule is None and of is None and self.strict and described.domain in OWN_DOMAINS:
             raise UnsupportedModel(f"there is no rule for the operator `{described.operator}`")
-        elements: Sequence[int] = [0] * count_
+        elements: Sequence[int] = [0] * wanted
         if of is not None:
             if self.strict and not described.is_checked:
                 check_node(node, of, label)
@@ -472,10 +472,10 @@ class Walk:
                     raise
         if rule is None:
             self.unsupported.add(node.op_type)
-            return [UNKNOWN] * count_
+            return [UNKNOWN] * wanted
         found = self._applied(rule, context, label)
         outputs = found if isinstance(found, list) else [found or UNKNOWN]
-        outputs += [UNKNOWN] * (count_ - len(outputs))
+        outputs += [UNKNOWN] * (wanted - len(outputs))
         return [
             value.consisting_of(element) if element and not value.is_sequence else value
             for value, element in zip(outputs, elements, strict=False)

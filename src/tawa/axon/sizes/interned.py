@@ -32,16 +32,29 @@ class Interned:
     def __new__(cls, *values: Hashable) -> Self:
         """The object of these values."""
         key = hash(values)
-        entry = cls._objects.get(key)
-        while entry is not None:
-            if entry.values == values and (found := entry()) is not None:
-                return found
-            entry = entry.next
+        found = cls.known(key, values)
+        if found is not None:
+            return found
         made = object.__new__(cls)
         state = made.__dict__
         for name, value in zip(cls.__match_args__, values, strict=True):
             state[name] = value
         made.prepare()
+        return cls.kept(key, values, made)
+
+    @classmethod
+    def known(cls, key: int, values: tuple[Hashable, ...]) -> Self | None:
+        """The object of these values, of which this is the hash, if there is one."""
+        entry = cls._objects.get(key)
+        while entry is not None:
+            if entry.values == values and (found := entry()) is not None:
+                return found
+            entry = entry.next
+        return None
+
+    @classmethod
+    def kept(cls, key: int, values: tuple[Hashable, ...], made: Self) -> Self:
+        """The new object of these values; another thread's, if that has made it first."""
         entry = Reference(made, cls._end)
         entry.values, entry.key, entry.next = values, key, None
         return made if cls._objects.setdefault(key, entry) is entry else cls.linked(made, entry)

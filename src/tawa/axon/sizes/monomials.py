@@ -186,8 +186,7 @@ def lone_least(term: tuple[Monomial, int], sign: int) -> int | None:
 def product_least(monomial: Monomial) -> int | None:
     """A number that a product is provably not below: of one factor, or where none is negative."""
     if len(monomial) == 1 and monomial[0][1] == 1:
-        factor = monomial[0][0]
-        return LEAST.get(factor.kind) if isinstance(factor, Variable) else factor.least()
+        return factor_least(monomial[0][0])
     low = 1
     for factor, power in monomial:
         inner = factor_least(factor)

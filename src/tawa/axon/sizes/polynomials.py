@@ -9,7 +9,7 @@ from itertools import islice
 from math import gcd
 from typing import Any, Self
 
-from tawa.axon.sizes.interned import Interned, Reference, kept_at, once
+from tawa.axon.sizes.interned import Interned, kept_at, once
 from tawa.axon.sizes.monomials import Atom, Extent, Factor, Monomial, free_of, monomial_key
 from tawa.functional.terms import Term, Variable
 
@@ -60,19 +60,15 @@ class Polynomial(Interned, Term):
             if power == 1 and isinstance(factor, Atom):
                 return cls.alone(factor)
         key = hash(terms)
-        entry = cls._objects.get(key)
-        while entry is not None:
-            if entry.values == terms and (found := entry()) is not None:
-                return found
-            entry = entry.next
+        found = cls.known(key, terms)
+        if found is not None:
+            return found
         made = object.__new__(cls)
         number = terms[-1][1] if terms and not terms[-1][0] else 0
         state = made.__dict__
         state["terms"], state["offset"] = terms, number
         state["constant"] = number if len(terms) == (number != 0) else None
-        entry = Reference(made, cls._end)
-        entry.values, entry.key, entry.next = terms, key, None
-        return made if cls._objects.setdefault(key, entry) is entry else cls.linked(made, entry)
+        return cls.kept(key, terms, made)
 
     @classmethod
     def alone(cls, atom: Atom) -> Self:

@@ -48,7 +48,7 @@ class RolesLeftOut(Decision):
     @property
     def sentence(self) -> str:
         """Why."""
-        return f"one role does everything: with several, {self.bytes} bytes too few for their tiles"
+        return f"one role does everything: several lack {self.bytes} bytes of shared memory"
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ class SlotsShared(Decision):
     @property
     def sentence(self) -> str:
         """How many tiles."""
-        where = self.place("the kernel")
-        return f"{self.tiles} tiles that {where} loads one after the other share a ring's slots"
+        return f"{self.tiles} tiles loaded in turn share a ring's slots ({self.place('kernel')})"
 
 
 class _OfPrefetch(Decision):
