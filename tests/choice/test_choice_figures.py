@@ -48,6 +48,7 @@ KERNELS = {
     "fed, three groups": replace(FED, groups=3, rows=192, accumulators=24576),
     "fed, rows of four groups": replace(FED, rows=256),
     "fed, operands without room": replace(FED, accumulators=49152, made=8192),
+    "fed, guarded": replace(FED, loops=(of(DEPTH, feeds=True, guarded=True),)),
     "fed, causal": replace(FED, loops=(of(CAUSAL, feeds=True), of(feeds=True))),
     "product, causal": replace(GEMM, loops=(of(CAUSAL, DEPTH),)),
     "no product's loop": replace(GEMM, loops=()),

@@ -17,6 +17,13 @@ class Choices:
         "replays of the timing model: attention of 64x64 and 128x64 tiles, one and two CTAs",
     )
     """Cycles of an iteration whose products ordinary code waits for, beside both."""
+    seen: float = figure(
+        0.5,
+        "fitted",
+        "checkouts.jsonl: attention of 256 x 64 tiles, D = 64, 16384 rows, on an H200 takes 1,780 "
+        "cycles an iteration; of 192 x 128 tiles 2,550",
+    )
+    """Part of them that is left where three or more warp groups fill each other's gaps."""
     together: float = figure(
         3.0,
         "fitted",
@@ -36,6 +43,13 @@ class Choices:
         0.46, "fitted", "costs.jsonl, `softmax alone`: 10.3, 17.9 and 25.0 cycles an element"
     )
     """Part of the shorter pipe's cycles that one warp group cannot put beside the longer's."""
+    guarded: float = figure(
+        0.05,
+        "fitted",
+        "performance log, tiles of attention on an H200: with a guard 3 to 10% longer than without "
+        "at D = 64, 0 to 5% at D = 128",
+    )
+    """Part of an iteration by which it takes longer where it may jump over code for masks."""
     in_turn: float = figure(
         0.98,
         "measured",

@@ -27,7 +27,7 @@ FEWEST_SLOTS = 2
 """Of a ring in a loop: with one, nothing is loaded while something is computed."""
 
 MANY = 4
-"""Warp groups that hide all of each other's waits, if each has 64 rows of a tile to itself."""
+"""Warp groups that may share a tile's rows, if each has 64 of them to itself."""
 
 GROUP_ROWS = 64
 """Rows of a product that a warp group multiplies at once."""

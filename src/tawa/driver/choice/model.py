@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tawa.base.tile_scheduler import EVEN
-from tawa.driver.choice.candidates import MANY, PAIR, Candidate, is_crowded
+from tawa.driver.choice.candidates import PAIR, Candidate, is_crowded
 from tawa.driver.choice.profile import Cost, Loop, Profile, Sizes
 from tawa.machine.chips import Chip
 
@@ -64,6 +64,8 @@ def _programs(
         each = _iteration(profile, loop, resident, crowded, chip)
         if candidate.alternate and loop.feeds:
             each *= chip.choice.in_turn
+        if loop.guarded and loop.feeds:
+            each *= 1 + chip.choice.guarded
         if loop.body.tensor:
             # A team waits for its own iterations; what all do takes as long as before.
             each *= 1 - chip.choice.waited * (1 - 1 / candidate.slices)
@@ -119,7 +121,7 @@ def _iteration(profile: Profile, loop: Loop, resident: int, crowded: bool, chip:
         return max(body.tensor + code + terms.waits, moved)
     power = terms.crowded if crowded else terms.together
     busy = (body.tensor**power + (code / _beside(chip)) ** power) ** (1 / power)
-    seen = min(1.0, (MANY - profile.groups) / (MANY - PAIR))
+    seen = 1.0 if profile.groups <= PAIR else terms.seen
     return max(busy + seen * terms.waits / resident, moved)
 
 

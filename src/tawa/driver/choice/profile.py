@@ -42,6 +42,8 @@ class Loop:
     """Whether ordinary code makes an operand of its products."""
     gathers: bool = False
     """Whether the computing threads load an operand themselves, an element at an address."""
+    guarded: bool = False
+    """Whether an iteration may jump over code that changes a tile, as masks at an edge."""
 
 
 @dataclass(frozen=True)
@@ -92,18 +94,14 @@ class Profile:
     def from_json(text: str) -> Profile:
         """Read what `to_json` wrote."""
         found: dict[str, Any] = json.loads(text)
-        loops = tuple(
-            Loop(
-                Cost(**loop["body"]),
-                tuple(map(_work, loop["counts"])),
-                loop["feeds"],
-                loop["makes"],
-                loop["gathers"],
-            )
-            for loop in found.pop("loops")
-        )
+        loops = tuple(map(_loop, found.pop("loops")))
         names = tuple(found.pop("arguments"))
         return Profile(names, Cost(**found.pop("ends")), loops, **found)
+
+
+def _loop(found: Mapping[str, Any]) -> Loop:
+    counts = tuple(map(_work, found["counts"]))
+    return Loop(**{**found, "body": Cost(**found["body"]), "counts": counts})
 
 
 def _work(found: Mapping[str, Any]) -> Work:
