@@ -111,9 +111,7 @@ def _loop(
     cost = _cost(body, addresses, chip, loaded if _loads(loop.body.block) else 0.0)
     cost = replace(cost, turned=float(elements_across(dots)))
     gathers = any(op.results[0] in gathered for op in body if isinstance(op, Load))
-    feeds, makes, guarded = (
-        any(map(f, ops)) for f, ops in ((_feeds, dots), (_makes, dots), (_guards, body))
-    )
+    feeds, makes, guarded = any(map(_feeds, dots)), any(map(_makes, dots)), any(map(_guards, body))
     return Loop(cost, known, feeds, makes, gathers, guarded)
 
 
