@@ -99,9 +99,9 @@ class Profile:
         return Profile(names, Cost(**found.pop("ends")), loops, **found)
 
 
-def _loop(found: Mapping[str, Any]) -> Loop:
-    counts = tuple(map(_work, found["counts"]))
-    return Loop(**{**found, "body": Cost(**found["body"]), "counts": counts})
+def _loop(found: dict[str, Any]) -> Loop:
+    body, counts = Cost(**found.pop("body")), tuple(map(_work, found.pop("counts")))
+    return Loop(body, counts, **found)
 
 
 def _work(found: Mapping[str, Any]) -> Work:
