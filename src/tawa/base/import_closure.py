@@ -159,6 +159,7 @@ def _stamp(path: Path | str) -> list[int]:
 
 def _scan(modules: tuple[str, ...], package: Path) -> set[Path]:
     """The files that some modules and their imports lie in."""
+    files = _modules(package)
     whole: dict[str, bool] = {}
     found: set[Path] = set()
     pending = [(name, True) for name in modules]
@@ -167,7 +168,7 @@ def _scan(modules: tuple[str, ...], package: Path) -> set[Path]:
         if whole.get(name, False) or whole.get(name) == used:
             continue
         whole[name] = used
-        path = _file(name, package)
+        path = files.get(name)
         if path is None:
             continue  # of another package
         found.add(path)
@@ -177,21 +178,22 @@ def _scan(modules: tuple[str, ...], package: Path) -> set[Path]:
         # The packages around a module are imported first, but their functions are not called.
         pending.append((name.rpartition(".")[0], False))
         for module, names in _imports(text if used else _FUNCTION.sub("", text)):
-            parts = [(n, True) for n in names if _file(n, package) is not None]
+            parts = [(n, True) for n in names if n in files]
             pending.extend(parts)
             pending.append((module, len(parts) < len(names) or not names))
     return found
 
 
-def _file(name: str, package: Path) -> Path | None:
-    first, *parts = name.split(".")
-    if first != ROOT:
-        return None
-    place = package.joinpath(*parts)
-    for path in (place / "__init__.py", place.with_suffix(".py")):
-        if path.is_file():
-            return path
-    return None
+def _modules(package: Path) -> dict[str, Path]:
+    """The file of each module of a package: one look at its folders, not one for each import."""
+    found: dict[str, Path] = {}
+    for folder, _, files in os.walk(package):
+        inside = folder.removeprefix(str(package)).replace(os.sep, ".")
+        for file in files:
+            if file.endswith(".py"):
+                name = f"{ROOT}{inside}.{file.removesuffix('.py')}"
+                found[name.removesuffix(".__init__")] = Path(folder, file)
+    return found
 
 
 def _imports(text: str) -> Iterator[tuple[str, list[str]]]:

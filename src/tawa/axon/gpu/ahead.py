@@ -37,12 +37,8 @@ MOST = 8
 CORES = 2
 """Cores of the machine for each process: others work too."""
 
-SHARE = 2
-"""Kernels that are worth a process."""
-
-START = 4
+START = 2
 """Kernels that this process compiles while others start: these import the compiler first."""
-
 
 LATER = 10
 """The priority of what nobody waits for: how nice it is to others."""
@@ -72,7 +68,7 @@ def compile_ahead(
     """
     wanted = list(_wanted(calls, aligned, chosen))
     own, left = wanted[:START], wanted[START:]
-    workers = 1 + min(MOST, cores() // CORES, len(left) // SHARE)
+    workers = max(1, min(1 + MOST, 1 + cores() // CORES, len(left)))
     own += left[::workers]
     shares = _shares([one for n, one in enumerate(left) if n % workers], workers - 1)
     if not shares:
