@@ -280,7 +280,7 @@ ILL_FORMED = {
         node("Scan", ["x", "x"], ["y"], num_scan_inputs=4, body=branch(node("Relu", ["x"], ["r"]))),
         "are scanned"),
     "a size of 64 bits": (node("Concat", ["huge", "huge"], ["y"], axis=0), "64 bits"),
-    "sizes that are no integers": (node("ConstantOfShape", ["x"], ["y"]), "integers"),
+    "sizes that are no integers": (node("ConstantOfShape", ["x"], ["y"]), "consists of float"),
     "a depth below 0": (node("OneHot", ["to", "minus", "x"], ["y"]), "below 0"),
     "decay of a linear attention": (
         node("LinearAttention", ["x", "x", "x", "", "x"], ["y", "state"], q_num_heads=2, kv_num_heads=2,
@@ -320,7 +320,7 @@ def test_ill_formed_models_are_refused(name: str):
     inputs = [value("x", ["A", "B", "C"]), value("one", [2, 8, 2]), value("huge", [2**63 - 1])]
     inputs.append(value("number", []))
     inputs += [value("image", [4, 4, 5, 5]), value("yes", [], BOOL)]
-    known = (constant("to", [-1, -1]), constant("minus", -1), constant("to2", [[1], [1]]),
+    known = (constant("to", [-1, -1]), constant("minus", -1), constant("to2", [[1], [1]], np.float32),
              constant("far", [2**63 - 1, 0, 0, 1, 0, 0]))  # fmt: skip
     version = 27 if bad.op_type == "LinearAttention" else 18
     model = model_of([bad], inputs, known, opset=version)

@@ -12,8 +12,9 @@ from collections.abc import Callable
 import numpy as np
 from onnx import GraphProto, TensorProto
 
-from tawa.axon.onnx.context import Branch, Context, IllFormed, rule
+from tawa.axon.onnx.context import Branch, Context, IllFormed, product, rule
 from tawa.axon.onnx.forms import given_inputs
+from tawa.axon.onnx.schemas import type_name
 from tawa.axon.onnx.sequences import (
     each_after,
     each_of,
@@ -35,7 +36,7 @@ GOING = known(np.array(True), TensorProto.BOOL)
 """What a loop's body is told of whether to go on."""
 
 
-def _checked(context: Context, graph: GraphProto, inputs: int, least: int) -> None:
+def _check_graph(context: Context, graph: GraphProto, inputs: int, least: int) -> None:
     """Raise IllFormed unless a graph inside the node takes and gives as many values as it needs."""
     given = len(given_inputs(graph))
     if given != inputs:
@@ -44,12 +45,29 @@ def _checked(context: Context, graph: GraphProto, inputs: int, least: int) -> No
         raise IllFormed(f"its graph has only {len(graph.output)} outputs")
 
 
+def _check_one(context: Context, index: int, what: str) -> None:
+    """Raise IllFormed unless an input may be a single number."""
+    dims = context.dims(index) if context.has(index) else None
+    if dims is not None and product(dims).constant not in (None, 1):
+        raise IllFormed(f"its {what} is not a single number")
+
+
+def _check_going(result: list[Value]) -> None:
+    """Raise IllFormed unless a loop's body may say first whether to go on."""
+    if result and result[0].element not in (0, TensorProto.BOOL):
+        raise IllFormed(f"its graph says by {type_name(result[0].element)} whether to go on")
+
+
 @rule("If")
 def if_(context: Context) -> list[Value]:
     """One of two graphs; what both agree on if it isn't known which."""
     graphs = [context.attribute(name) for name in ("else_branch", "then_branch")]
     for graph in graphs:
-        _checked(context, graph, 0, 1)
+        _check_graph(context, graph, 0, 1)
+    counts = [len(graph.output) for graph in graphs]
+    if counts[0] != counts[1]:
+        raise IllFormed(f"its graphs have {counts[1]} and {counts[0]} outputs")
+    _check_one(context, 0, "condition")
     chosen = context.number(0)
     if chosen is not None:
         return context.subgraph(graphs[bool(chosen)], [])
@@ -70,6 +88,9 @@ def _either(context: Context, one: tuple[Value, Branch], other: tuple[Value, Bra
     A size that is `N` in one and 1 in the other, where that demands that N is 1, is N in both.
     """
     (left, first), (right, second) = one, other
+    if 0 not in (left.element, right.element) and left.element != right.element:
+        names = f"{type_name(left.element)} and of {type_name(right.element)}"
+        raise IllFormed(f"an output of its graphs consists of {names}")
     if left.dims is not None and right.dims is not None and len(left.dims) == len(right.dims):
         pairs = list(zip(left.dims, right.dims, strict=True))
         left = left._replace(dims=tuple(_where(b, a, first) for a, b in pairs))
@@ -91,7 +112,9 @@ def _where(general: Dim, special: Dim, branch: Branch) -> Dim:
 def loop(context: Context) -> list[Value]:
     """A graph over and over: the last states, and stacks of results."""
     count = len(context.inputs) - 2
-    _checked(context, context.attribute("body"), count + 2, count + 1)
+    _check_graph(context, context.attribute("body"), count + 2, count + 1)
+    _check_one(context, 0, "number of iterations")
+    _check_one(context, 1, "condition")
     state = [context.value(index + 2) for index in range(count)]
     iterations = context.number(0) if context.has(0) else None
     going = context.number(1, 1)
@@ -104,6 +127,7 @@ def loop(context: Context) -> list[Value]:
     if found is not None:
         return found
     stable, result = _fixed_point(context, state, [Value((), None, TensorProto.INT64), GOING], [])
+    _check_going(result)
     sizes = context.sizes(0) if context.has(0) else None
     always = result[0].numbers if result else None
     whole = going is not None and always is not None and bool(always.ravel()[0])
@@ -248,6 +272,7 @@ def _unrolled(
             return None
         number = known(np.array(iteration), TensorProto.INT64)
         result = run(body, [number, GOING, *state])
+        _check_going(result)
         numbers = result[0].numbers
         if numbers is None:
             return None
@@ -283,6 +308,7 @@ def scan(context: Context) -> list[Value] | None:
         raise IllFormed(f"{count} states and {len(context.node.output)} outputs")
     if context.opset < 9:
         return _scan_of_batches(context)
+    _check_graph(context, body, len(context.inputs), count)
     axes = context.listed("scan_input_axes", scanned, 0, -64)
     state = [context.value(index) for index in range(count)]
     iterations: Dim | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 from onnx import AttributeProto, NodeProto
 
+from tawa.axon.typing.errors import UnsupportedModel
 from tawa.base.source import Span
 from tawa.functional.terms import Origin
 
@@ -28,12 +29,14 @@ class Described:
 
     @classmethod
     def of(cls, node: NodeProto, index: int) -> Described:
-        """The description of the node of this number."""
+        """The description of the node of this number. Raises UnsupportedModel."""
         label = label_of(node, index)
         span = Span(f"{node.op_type} {label.partition(' `')[2][:-1]}", index + 1)
         attributes = {attribute.name: attribute for attribute in node.attribute}
         domain = "" if node.domain == "ai.onnx" else node.domain
         names = tuple(node.input), tuple(node.output)
+        if bytes in map(type, (node.op_type, domain, *names[0], *names[1])):
+            raise UnsupportedModel(f"{label} is ill-formed: a name is no text")
         return cls(node, label, Origin(span, label), attributes, domain, *names)
 
     @property

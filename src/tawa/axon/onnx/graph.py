@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count, islice
 from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 import onnx
@@ -12,7 +13,6 @@ from onnx import (
     GraphProto,
     ModelProto,
     NodeProto,
-    TensorProto,
     TypeProto,
     ValueInfoProto,
 )
@@ -40,12 +40,12 @@ from tawa.axon.onnx.context import (
 )
 from tawa.axon.onnx.deadline import SECONDS, SECONDS_A_NODE, Deadline
 from tawa.axon.onnx.described import Described, with_attributes
-from tawa.axon.onnx.forms import check_inner_graphs, given_inputs
+from tawa.axon.onnx.forms import check_inner_graphs, check_model, given_inputs, name_of
 from tawa.axon.onnx.provided import Provided
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
 from tawa.axon.onnx.sequences import EACH
 from tawa.axon.onnx.shapes import ModelShapes
-from tawa.axon.onnx.values import MAX_SIZE, UNKNOWN, Value, known, stored
+from tawa.axon.onnx.values import MAX_SIZE, UNKNOWN, Value, known, stored, stored_sparse
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
@@ -77,6 +77,9 @@ MAX_RANK = 64
 Overrides = dict[str, Sequence[int | str] | None]
 
 
+T = TypeVar("T")
+
+
 class ModelInference:
     """The inference of one model. Inputs have the model's sizes, or `overrides`.
 
@@ -104,6 +107,8 @@ class ModelInference:
         The model is walked twice if it has symbols: once with sizes of at least 1, and once for
         what holds where some are 0.
         """
+        if self.strict:
+            check_model(self.model)
         _refuse_unknown(self.model.graph, (overrides or {}).keys())
         with acyclic():
             return self._run(overrides, constants)
@@ -182,7 +187,7 @@ class Walk:
         self.symbols: dict[str, Dim] = {}
         self.unsupported: set[str] = set()
         self.opsets = _opsets(model.opset_import)
-        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.functions = {name_of(function): function for function in model.functions}
         self.calls: list[str] = []
         self.rooms: list[Room] = []
         self.provided = Provided()
@@ -229,17 +234,16 @@ class Walk:
     def _initializers(self, graph: GraphProto) -> dict[str, Value]:
         scope: dict[str, Value] = {}
         for initializer in graph.initializer:
-            scope[initializer.name] = self._stored(initializer)
+            scope[initializer.name] = self._read(initializer.name, stored, initializer)
         for sparse in graph.sparse_initializer:
-            dims = tuple(Dim.of(n) for n in sparse.dims)
-            scope[sparse.values.name] = Value(dims, None, sparse.values.data_type)
+            scope[sparse.values.name] = self._read(sparse.values.name, stored_sparse, sparse)
         return scope
 
-    def _stored(self, tensor: TensorProto) -> Value:
+    def _read(self, name: str, read: Callable[[T], Value], tensor: T) -> Value:
         try:
-            return stored(tensor)
+            return read(tensor)
         except Exception as error:  # numpy's and onnx's errors for contents that don't fit
-            message = f"the initializer `{tensor.name}` is ill-formed: {error}"
+            message = f"the initializer `{name}` is ill-formed: {error}"
             raise UnsupportedModel(message) from None
 
     def _agree(self, entry: ValueInfoProto, stated: Value, value: Value) -> None:
@@ -272,8 +276,6 @@ class Walk:
         tensor_type = type_.sparse_tensor_type if type_.HasField("sparse_tensor_type") else (
             type_.tensor_type)  # fmt: skip
         element = tensor_type.elem_type
-        if self.strict and not element:
-            raise UnsupportedModel("an input has no element type")
         if given is not None:
             known_sizes = (Dim.of(n) if isinstance(n, int) else self.symbol(n) for n in given)
             return Value(tuple(known_sizes), None, element)
@@ -298,7 +300,7 @@ class Walk:
 
     def walk(self, graph: GraphProto, scope: dict[str, Value]) -> None:
         """Infer the nodes of a graph in order, into `scope`."""
-        made: set[str] = set()
+        made: set[str] = {entry.name for entry in (*graph.input, *graph.initializer)}
         for index, node in enumerate(graph.node):
             if graph is self.outermost:
                 self.unrolled = count()
@@ -324,7 +326,7 @@ class Walk:
             for name in described.inputs:
                 if name and name not in scope:
                     raise ill_formed(label, f"nothing before it makes its input `{name}`")
-        if self.functions and (function := self.functions.get((node.domain, node.op_type))):
+        if self.functions and (function := self.functions.get(name_of(node))):
             self._function(node, function, scope, label)
             return
         inputs = [scope.get(name, UNKNOWN) if name else None for name in described.inputs]
@@ -341,9 +343,10 @@ class Walk:
         for name, value in zip(described.outputs, outputs, strict=False):
             if name:
                 scope[name] = self._bounded(value, context, label)
-                if name in self.declared and self.kind == "dim":
+                if name in self.declared:
                     self._check_stated(self.declared[name], scope[name], label)
-                    scope[name] = self._completed(self.declared[name], scope[name])
+                    if self.kind == "dim":
+                        scope[name] = self._completed(self.declared[name], scope[name])
 
     def _opset(self, domain: str) -> int:
         found = self.opsets.get(domain)
@@ -523,6 +526,10 @@ class Walk:
             raise ill_formed(label, f"only {len(function.output)} of its outputs are made")
         if len(self.calls) >= MAX_CALLS:
             raise ill_formed(label, "functions call each other too deeply")
+        if self.strict and len(node.input) > len(function.input):
+            raise ill_formed(
+                label, f"it has {len(node.input)} inputs", f"{len(function.input)} at most"
+            )
         given = [scope.get(name, UNKNOWN) if name else None for name in node.input]
         inner = {n: v for n, v in zip(function.input, given, strict=False) if v is not None}
         attributes = {attribute.name: attribute for attribute in function.attribute_proto}
@@ -538,6 +545,8 @@ class Walk:
         self.opsets, self.declared = outside, declared
         for mine, theirs in zip(node.output, function.output, strict=False):
             if mine:
+                if self.strict and theirs not in inner:
+                    raise ill_formed(label, f"nothing in its function makes `{theirs}`")
                 scope[mine] = inner.get(theirs, UNKNOWN)
 
 

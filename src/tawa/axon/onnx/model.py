@@ -66,4 +66,6 @@ def from_onnx(
                 f"{model} is not an ONNX model: {error}",
                 hint=f"types of an Axon program: tawa axon infer {model}" if program else None,
             ) from error
+    if not model.HasField("graph"):
+        raise UnsupportedModel("the model has no graph")
     return OnnxModel(model, dims)

@@ -111,9 +111,21 @@ def _conv(context: Context, x: Dims | None, w: Dims | None) -> Value | None:
     groups = context.attribute("group", 1)
     _check_groups(w[0], groups)
     context.equal(x[1], w[1] * groups)
-    kernel = context.attribute("kernel_shape")
-    sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
+    sizes = _kernel(context, w)
     return tensor([x[0], w[0], *window_positions(context, x[2:], sizes)])
+
+
+def _kernel(context: Context, w: Dims) -> list[Dim]:
+    """The size of a convolution's window: its weights', which `kernel_shape` may say, too."""
+    given = context.attribute("kernel_shape")
+    if not given:
+        return list(w[2:])
+    if len(given) != len(w) - 2:
+        raise IllFormed(f"`kernel_shape` has {len(given)} numbers for {len(w) - 2} axes")
+    return [
+        size if size.constant == number else context.equal(Dim.of(number), size)
+        for number, size in zip(given, w[2:], strict=True)
+    ]
 
 
 @rule("ConvTranspose")
@@ -140,8 +152,7 @@ def conv_transpose(context: Context) -> Value | None:
         raise IllFormed("it has both `pads` and `auto_pad`")
     dilations = context.listed("dilations", rank, 1, 1)
     extra = context.listed("output_padding", rank, 0, 0)
-    kernel = context.attribute("kernel_shape")
-    sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
+    sizes = _kernel(context, w)
     _check_window(sizes, rank)
     if mode.startswith("SAME"):
         spans = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
@@ -269,15 +280,33 @@ def recurrence(context: Context) -> list[Value] | None:
     context.chosen("direction", "forward", "forward", "reverse", "bidirectional")
     hidden = context.attribute("hidden_size")
     size = Dim.of(hidden) if hidden is not None else r[-1] if r else context.fresh()
-    if r is not None:
-        context.equal(size, r[-1])
     both = context.attribute("direction", "forward") == "bidirectional"
     directions = Dim.of(2 if both else 1)
+    _check_weights(context, x[-1], size, directions)
     if context.flag("layout"):
         every, last = [x[0], x[1], directions, size], [x[0], directions, size]
     else:
         every, last = [x[0], directions, x[1], size], [directions, x[1], size]
     return [tensor(every), tensor(last), tensor(last)]
+
+
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+"""How many products a recurrence makes of its input, and of its state."""
+
+
+def _check_weights(context: Context, width: Dim, size: Dim, directions: Dim) -> None:
+    """Demand of a recurrence's weights and biases that they fit its input and its state."""
+    gates = GATES[context.node.op_type]
+    wanted = {
+        1: (directions, size * gates, width),
+        2: (directions, size * gates, size),
+        3: (directions, size * (2 * gates)),
+    }
+    for index, sizes in wanted.items():
+        dims = context.ranked(index, len(sizes)) if context.has(index) else None
+        for wanted_size, found in zip(sizes, dims or sizes, strict=True):
+            if wanted_size is not found:
+                context.equal(wanted_size, found)
 
 
 @rule("Resize", "Upsample")
@@ -293,21 +322,27 @@ def resize(context: Context) -> Value | None:
         scales = context.numbers(1 if older else 2)
     result = list(x)
     if context.has(3) and not older and context.sizes(3) != []:
+        if scales:
+            raise IllFormed("it has both scales and sizes")
         sizes = _resized(context, x, axes)
         for axis, size in zip(axes, sizes or context.fresh_dims(len(axes)), strict=True):
             result[axis] = size
         return tensor(result)
-    if not scales:
-        for axis in axes:
-            result[axis] = context.fresh()
-        return tensor(result)
-    if len(scales) != len(axes):
-        raise IllFormed(f"{len(scales)} scales for {len(axes)} axes")
-    if any(scale <= 0 for scale in scales):
-        raise IllFormed("a scale is not above 0")
-    for axis, scale in zip(axes, scales, strict=True):
-        result[axis] = scaled(x[axis], float(np.float32(scale)))
+    for axis, size in zip(axes, _scaled(context, [x[axis] for axis in axes], scales), strict=True):
+        result[axis] = size
     return tensor(result)
+
+
+def _scaled(context: Context, sizes: list[Dim], scales: list[float] | None) -> list[Dim]:
+    """Sizes times scales, rounded down. Raises IllFormed."""
+    if not scales:
+        return context.fresh_dims(len(sizes))
+    if len(scales) != len(sizes):
+        raise IllFormed(f"{len(scales)} scales for {len(sizes)} axes")
+    if not all(0 < scale < math.inf for scale in scales):
+        raise IllFormed("a scale is no number above 0")
+    pairs = zip(sizes, scales, strict=True)
+    return [scaled(size, float(np.float32(scale))) for size, scale in pairs]
 
 
 def _resized(context: Context, x: Dims, axes: list[int]) -> list[Dim] | None:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from onnx import AttributeProto, NodeProto, TensorProto, defs
 
-from tawa.axon.onnx.values import Value
+from tawa.axon.onnx.values import ELEMENTS, Value
 from tawa.axon.typing.errors import UnsupportedModel
 
 ELEMENT_ATTRIBUTES = {
@@ -22,6 +22,15 @@ ELEMENT_ATTRIBUTES = {
 MAX_KEPT = 1 << 12
 """Operators on inputs of some element types whose outputs' types are kept."""
 
+A_SEQUENCE = -1
+"""What a sequence has in the place of an element type."""
+
+TENSORS = ("tensor(", "optional(tensor(")
+"""How the names of types begin that tensors have."""
+
+MOST_SHOWN = 6
+"""Element types that are listed where another one is given."""
+
 KINDS: dict[str, int] = dict(AttributeProto.AttributeType.items())
 """The numbers of the types of attributes."""
 
@@ -32,6 +41,8 @@ class Port:
 
     type: str
     allowed: frozenset[str]
+    takes_tensors: bool
+    takes_sequences: bool
     is_optional: bool
     is_variadic: bool
     is_uniform: bool
@@ -65,6 +76,10 @@ def _port(ports: tuple[Port, ...], index: int) -> Port | None:
     return ports[-1] if ports and ports[-1].is_variadic else None
 
 
+Misfit = tuple[str, str | None]
+"""What is wrong with the types of an operator's inputs, and what is expected."""
+
+
 def signature(domain: str, name: str, version: int) -> Signature | None:
     """What is known of an operator in a version of its domain; None for a foreign one.
 
@@ -91,8 +106,10 @@ def _signature(domain: str, name: str, version: int) -> Signature:
 
 def _as_port(parameter: defs.OpSchema.FormalParameter) -> Port:
     option = defs.OpSchema.FormalParameterOption
+    types = frozenset(parameter.types)
     return Port(
-        parameter.type_str, frozenset(parameter.types), parameter.option == option.Optional,
+        parameter.type_str, types, any(name.startswith(TENSORS) for name in types),
+        any("seq(" in name for name in types), parameter.option == option.Optional,
         parameter.option == option.Variadic, parameter.is_homogeneous,
     )  # fmt: skip
 
@@ -110,6 +127,10 @@ def check_node(node: NodeProto, of: Signature, label: str) -> None:
         port = of.input(index)
         if not name and port is not None and not (port.is_optional or port.is_variadic):
             raise ill_formed(label, f"its input {index + 1} is missing")
+    _check_attributes(node, of, label)
+
+
+def _check_attributes(node: NodeProto, of: Signature, label: str) -> None:
     given: set[str] = set()
     for attribute in node.attribute:
         kind = of.attributes.get(attribute.name)
@@ -118,7 +139,10 @@ def check_node(node: NodeProto, of: Signature, label: str) -> None:
         given.add(attribute.name)
         if kind is None:
             raise ill_formed(label, f"the operator has no attribute `{attribute.name}`")
-        if attribute.type != kind and not attribute.ref_attr_name:
+        if attribute.ref_attr_name:
+            what = f"`{attribute.name}` refers to an attribute of a function, and it is in none"
+            raise ill_formed(label, what)
+        if attribute.type != kind:
             wanted, found = (AttributeProto.AttributeType.Name(k) for k in (kind, attribute.type))
             raise ill_formed(label, f"the attribute `{attribute.name}` is {found}", wanted)
     missing = of.required - given
@@ -135,16 +159,20 @@ def element_types(
     node: NodeProto, of: Signature, inputs: Sequence[Value | None], label: str
 ) -> Sequence[int]:
     """The element types of a node's outputs, 0 where unknown. Raises UnsupportedModel."""
-    given = tuple([0 if value is None or value.is_sequence else value.element for value in inputs])
+    given = tuple([
+        0 if value is None else A_SEQUENCE if value.is_sequence else value.element
+        for value in inputs
+    ])  # fmt: skip
     name = node.op_type
-    found, clash = _output_elements(of, given, "Integer" in name, len(node.output))
-    if clash is not None:
-        one, other = map(type_name, clash)
-        raise ill_formed(label, f"its inputs consist of {one} and of {other}", "one type")
+    found, misfit = _output_elements(of, given, "Integer" in name, len(node.output))
+    if misfit is not None:
+        raise ill_formed(label, *misfit)
     said = ELEMENT_ATTRIBUTES.get(name)
     if said is not None:
         for attribute in node.attribute:
             if attribute.name == said:
+                if attribute.i not in ELEMENTS:
+                    raise ill_formed(label, f"`{said}` is {attribute.i}, which is no element type")
                 return attribute.i, *found[1:]
     return found
 
@@ -152,32 +180,50 @@ def element_types(
 @lru_cache(MAX_KEPT)
 def _output_elements(
     of: Signature, given: tuple[int, ...], may_differ: bool, count: int
-) -> tuple[tuple[int, ...], tuple[int, int] | None]:
-    """The element types of so many outputs, and two types of inputs that should be one."""
-    bound, clash = _bound_elements(of, given, may_differ)
-    return tuple([_output_element(of, bound, index) for index in range(count)]), clash
+) -> tuple[tuple[int, ...], Misfit | None]:
+    """The element types of so many outputs, and what is wrong with those of inputs."""
+    bound, misfit = _bound_elements(of, given, may_differ)
+    return tuple([_output_element(of, bound, index) for index in range(count)]), misfit
 
 
 def _bound_elements(
     of: Signature, given: tuple[int, ...], may_differ: bool
-) -> tuple[dict[str, int], tuple[int, int] | None]:
-    """What an operator's type names stand for, and two element types that should be one."""
+) -> tuple[dict[str, int], Misfit | None]:
+    """What an operator's type names stand for, and what is wrong with its inputs' types."""
     bound: dict[str, int] = {}
     for index, element in enumerate(given):
         port = of.input(index)
         if port is None or not element:
             continue
-        name = f"tensor({type_name(element)})"
-        if not any(allowed.startswith("tensor(") for allowed in port.allowed):
-            continue
-        if name not in port.allowed:
-            continue  # onnx's own inference is as lenient
-        if not port.is_uniform:
+        if (misfit := _misfit(port, index, element)) is not None:
+            return bound, misfit
+        if not port.is_uniform or element == A_SEQUENCE:
             continue  # a variadic input that may consist of different types
         known = bound.setdefault(port.type, element)
         if known != element and not may_differ:
-            return bound, (known, element)
+            both = f"{type_name(known)} and of {type_name(element)}"
+            return bound, (f"its inputs consist of {both}", "one type")
     return bound, None
+
+
+def _misfit(port: Port, index: int, element: int) -> Misfit | None:
+    """What is wrong if an input that may not consist of this does."""
+    what = f"its input {index + 1}"
+    if element == A_SEQUENCE:
+        return None if port.takes_sequences else (f"{what} is a sequence", None)
+    if not port.takes_tensors:
+        return f"{what} is a tensor", None
+    name = type_name(element)
+    types = sorted({allowed.rpartition("(")[2].rstrip(")") for allowed in port.allowed})
+    if _kind(name) in map(_kind, types):
+        return None
+    return f"{what} consists of {name}", ", ".join(types) if len(types) <= MOST_SHOWN else None
+
+
+def _kind(name: str) -> str:
+    """What an element is, however many bits it has: those are allowed more of in newer versions."""
+    found = name.rstrip("0123456789").removeprefix("u").removeprefix("b")
+    return "float" if name.startswith(("float", "bfloat", "double")) else found
 
 
 def _output_element(of: Signature, bound: dict[str, int], index: int) -> int:

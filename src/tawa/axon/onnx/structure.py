@@ -29,6 +29,7 @@ from tawa.axon.onnx.values import (
     known,
     object_array,
     stored,
+    stored_sparse,
     tensor,
 )
 from tawa.axon.sizes.choices import is_not_one, largest
@@ -69,8 +70,7 @@ def constant(context: Context) -> Value | None:
         case "value":
             return stored(given.t)
         case "sparse_value":
-            dims = tuple(Dim.of(n) for n in given.sparse_tensor.dims)
-            return Value(dims, None, given.sparse_tensor.values.data_type)
+            return stored_sparse(given.sparse_tensor)
         case "value_string":
             return Value((), None, TensorProto.STRING)
         case "value_strings":

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from onnx import TensorProto, numpy_helper
+from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from tawa.axon.onnx.progressions import Progression
 from tawa.axon.onnx.provided import EXACT_UP_TO
@@ -19,6 +19,9 @@ Dims = tuple[Dim, ...]
 
 MAX_SIZE = 2**63 - 1
 """What a size in a model can be."""
+
+ELEMENTS = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+"""The numbers of the element types."""
 
 MAX_CONTENTS = 1024
 """Larger tensors are known by their shape only."""
@@ -126,13 +129,25 @@ def known(array: Array, element: int = 0) -> Value:
 
 def stored(tensor: TensorProto) -> Value:
     """A tensor of a file. Its contents are read only if they are few and in the file itself."""
-    if any(size < 0 for size in tensor.dims):
-        raise ValueError("a size is negative")
-    dims = tuple(Dim.of(size) for size in tensor.dims)
+    dims = _stored_sizes(tensor.dims)
+    if tensor.data_type not in ELEMENTS:
+        raise ValueError(f"there is no element type {tensor.data_type}")
     outside = tensor.data_location == TensorProto.EXTERNAL
     if outside or math.prod(tensor.dims) > MAX_CONTENTS:
         return Value(dims, None, tensor.data_type)
     return Value(dims, numpy_helper.to_array(tensor), tensor.data_type)
+
+
+def stored_sparse(tensor: SparseTensorProto) -> Value:
+    """A tensor of a file of which only some elements are stored; they are not read."""
+    return Value(_stored_sizes(tensor.dims), None, tensor.values.data_type)
+
+
+def _stored_sizes(sizes: Iterable[int]) -> Dims:
+    dims = tuple(sizes)
+    if any(size < 0 for size in dims):
+        raise ValueError("a size is negative")
+    return tuple(map(Dim.of, dims))
 
 
 def computed(contents: Array) -> Value:
