@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import TensorType, f16, i32
+from xdsl.dialects.builtin import TensorType, f16, f32, i32
 from xdsl.dialects.test import TestOp as Made
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -23,6 +23,7 @@ from tawa.pipeline.schedule import (
     _too_few,
     in_order,
 )
+from tawa.tile.dialect.ops import Dot
 
 TILE = TensorType(f16, (64, 64))
 TURNS = 9
@@ -95,6 +96,44 @@ def test_what_is_said_of_too_few_slots() -> None:
     assert _too_few(made.loop, order, {get.ref: 3}) is None
     outside = Schedule([back], {back: 2})  # its slot is taken before the loop
     assert _too_few(made.loop, outside, depths) is None
+
+
+@pytest.mark.parametrize(
+    ("order", "held"),
+    [
+        ("get multiply back other read", 2),
+        ("get multiply back read other", 1),
+        ("other get multiply back read", 2),
+        ("other get multiply add back read", 2),
+        ("get multiply add back read other", 1),
+        ("get multiply add back other read", 2),
+    ],
+)
+def test_a_product_returns_a_slot_where_its_value_is_read(order: str, held: int) -> None:
+    """Its iteration fills another ring before the next product's slot."""
+    first, second = Create(2, [TILE]), Create(2, [TILE])
+    get, other = GetEnter(first.ref), GetEnter(second.ref)
+    operand = ViewRead(get.views[0])
+    acc = Made(result_types=[TensorType(f32, (64, 64))]).results[0]
+    multiply = Dot(operand.result, operand.result, acc)
+    add = Dot(operand.result, operand.result, multiply.result)
+    last = add if "add" in order else multiply
+    ops: dict[str, Operation] = {
+        "get": get, "multiply": multiply, "add": add, "back": Consumed(get.ref, get.token, "none"),
+        "other": other, "read": Made(operands=[last.result]),
+    }  # fmt: skip
+    back = Consumed(other.ref, other.token, "none")
+    named = order.split()
+    body = [get, operand, *(ops[n] for n in ("multiply", "add") if n in named), ops["back"], other]
+    bound = Made(result_types=[i32]).results[0]
+    block = Block([*body, back, ops["read"], scf.YieldOp()], arg_types=[i32])
+    loop = scf.ForOp(bound, bound, bound, [], block)
+    placed = [each for n in named for each in ((ops[n], operand) if n == "get" else (ops[n],))]
+    placed.insert(placed.index(other) + 1, back)
+    late = {op: int(op not in (other, back)) for op in placed}
+    found = _too_few(loop, Schedule(placed, late), {first.ref: 1})
+    expected = f"iterations would hold {held} slots of a ring of 1" if held > 1 else None
+    assert found == expected
 
 
 def node(number: int, **of: Any) -> Any:

@@ -31,13 +31,14 @@ def test_products_at_all_levels(first: int, tmp_path: Path) -> None:
         assert not outcome.bad, wrong(seed, outcome)
 
 
-@pytest.mark.parametrize("seed", [95061, 95205, 141566, 142299, 150866, 170072])
+@pytest.mark.parametrize("seed", [95061, 95205, 141566, 142299, 150866, 170072, 320825])
 def test_products_that_had_stopped_the_compiler(seed: int, tmp_path: Path) -> None:
     """A copy behind the branch that reads it; a product of sums that are not there yet.
 
     Products of warps that read slots transposed: before they were, and after their return. A sum
     that another product adds to, before what it was is staged transposed. Teams that take turns, and
-    wait for slots of a ring behind their turn.
+    wait for slots of a ring behind their turn. A slot that a product returns where its value is
+    read, behind a wait for what the slot has to be free for.
     """
     outcome = compared(product_programs.program(seed), tmp_path)
     assert not outcome.bad, wrong(seed, outcome)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.analysis.registers import budget
 from tawa.aref.dialect.ops import Consumed, GetEnter, WarpGroup
@@ -46,7 +46,13 @@ from tawa.ir.properties import (
 )
 from tawa.ir.walking import all_of
 from tawa.machine.chips import Chip
-from tawa.pipeline.dependence_graph import DependenceGraph, Node, build
+from tawa.pipeline.dependence_graph import (
+    ACCUMULATOR,
+    DependenceGraph,
+    Node,
+    build,
+    readers_of,
+)
 from tawa.pipeline.depths import Demand, two_tiles_fit
 from tawa.pipeline.expand import Schedule, expand
 from tawa.pipeline.flatten import flatten, obstacle
@@ -171,7 +177,7 @@ class ScheduleLoops:
             self.decided.add(NoSchedule(span=span))
             return False
         order = as_schedule(graph, solution)
-        if self.options.num_stages and (few := _too_few(loop, order, depths)):
+        if few := _too_few(loop, order, depths):
             self.decided.add(LoopKeepsOrder(few, span=span))
             return False
         inside = self._obstacle(loop, order, group, depths)
@@ -203,20 +209,54 @@ def _too_few(loop: scf.ForOp, order: Schedule, depths: Mapping[SSAValue, int]) -
     """
     body = {op: number for number, op in enumerate(loop.body.block.ops)}
     at = {op: number for number, op in enumerate(order.order)}
-    pairs: list[tuple[GetEnter, Consumed]] = []
+    done = _done(order)
+    pairs: list[tuple[GetEnter, Consumed, int]] = []
     for op in order.order:
-        if isinstance(op, Consumed) and isinstance(op.token.owner, GetEnter):
-            pairs += [(op.token.owner, op)] if op.token.owner in at else []
-    for waiting, _ in pairs:
+        get = op.token.owner if isinstance(op, Consumed) else None
+        if isinstance(op, Consumed) and isinstance(get, GetEnter) and get in at:
+            products = (done[reader] for reader in readers_of(get) if reader in done)
+            pairs.append((get, op, max(at[op], *products, 0)))
+    for waiting, _, _ in pairs:
         filled: dict[SSAValue, int] = {}
-        for get, returned in pairs:
+        for get, returned, place in pairs:
             early = order.stage[waiting] + (body[get] > body[waiting])
-            late = order.stage[returned] + (at[returned] > at[waiting])
+            late = order.stage[returned] + (place > at[waiting])
             filled[get.ref] = filled.get(get.ref, 0) + late - early
         for ring, count in filled.items():
             if count > depths.get(ring, count):
                 return f"iterations would hold {count} slots of a ring of {depths[ring]}"
     return None
+
+
+def _done(order: Schedule) -> dict[Operation, int]:
+    """Before which place of an iteration each product is waited for, which returns its slots.
+
+    That is where its value is read first, or that of a product after it, if that comes sooner.
+    """
+    found: dict[Operation, int] = {}
+    soonest = len(order.order)
+    for op in reversed(order.order):
+        if isinstance(op, Dot):
+            soonest = min(soonest, _read_at(op, order))
+            found[op] = soonest
+    return found
+
+
+def _read_at(dot: Dot, order: Schedule) -> int:
+    """The place where an iteration reads a product's value, at its end if another iteration does.
+
+    A product that adds to it reads it without waiting.
+    """
+    users = {use.operation: use.index for use in dot.result.uses}
+    first = order.order.index(dot)
+    for place, op in enumerate(order.order[first:], first):
+        if order.stage[op] != order.stage[dot]:
+            continue
+        if len(users) == 1 and isinstance(op, Dot) and users.get(op) == ACCUMULATOR:
+            return _read_at(op, order)
+        if any(inner in users for inner in op.walk()):
+            return place
+    return len(order.order)
 
 
 def as_schedule(graph: DependenceGraph, solution: Solution) -> Schedule:
