@@ -5,8 +5,8 @@ losses of each step, and the milliseconds a step takes: on a GPU, PyTorch's is c
 `torch.compile`, with a fused AdamW. With `--profile`, a step's time by kernel follows, for both;
 with `--plan`, only what Axon launches and moves is told, which needs no GPU. With `--seeds N`,
 PyTorch also trains N models of other initial values on the same batches, and the row says how far
-means of ten of Axon's losses leave the band of theirs. `--warm` only compiles, for both, into the
-caches on disk.
+means of ten of Axon's losses leave the band of theirs, and each of theirs that of PyTorch's others.
+`--warm` only compiles, for both, into the caches on disk.
 """
 
 from __future__ import annotations
@@ -243,6 +243,10 @@ def compared(training: Training, arguments: argparse.Namespace, device: str) -> 
         row["seeds"] = other_seeds(training, arguments.seeds, arguments.steps, device)
         row["beyond_band"] = beyond_band(one, row["seeds"])
         row["torch_beyond_band"] = beyond_band(other, row["seeds"])
+        runs = [other, *row["seeds"]]
+        row["each_beyond_others"] = [
+            beyond_band(each, runs[:n] + runs[n + 1 :]) for n, each in enumerate(runs)
+        ]
     return row
 
 
@@ -275,7 +279,7 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
         warm(training, device)
         return
     row = compared(training, arguments, device)
-    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_band")
+    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_band", "each_beyond_others")
     print(json.dumps({key: row[key] for key in told if key in row}), flush=True)
     if arguments.out:
         with arguments.out.open("a") as out:
