@@ -20,7 +20,9 @@ FEW, MUCH = 1024, 50 * 1024
         (128, 0, 0, 64, 16, []),
         (256, 72, FEW, 3, 8, [4]),
         (512, 32, FEW, 4, 4, []),  # all threads are there
-        (32, 80, 0, 25, 32, [32, 28]),  # 64 and 72 registers; there are no more than 32
+        (32, 80, 0, 24, 32, [32, 28]),  # six warps a scheduler; 64 and 72 registers for more
+        (32, 199, FEW, 8, 32, [12]),  # 168 registers: three warps a scheduler, as with 9 to 11
+        (64, 123, FEW, 8, 32, [10]),  # 96: five warps a scheduler
         (32, 51, 0, 36, 32, []),
         (1024, 60, FEW, 1, 2, []),  # a second would leave 32
     ],

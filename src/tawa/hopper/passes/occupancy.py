@@ -61,7 +61,8 @@ class Occupancy:
     def by_registers(self) -> int:
         """CTAs that the register file holds."""
         step = self.target.register_step
-        return self.target.registers // (-(-max(1, self.registers) // step) * step * self.threads)
+        taken = -(-max(1, self.registers) // step) * step * self.target.lanes
+        return self.target.schedulers * (self._file // taken) // self._warps
 
     @property
     def by_others(self) -> int:
@@ -89,8 +90,17 @@ class Occupancy:
 
     def _allowed(self, ctas: int) -> int:
         """Registers of a thread that leave room for so many CTAs."""
-        step = self.target.register_step
-        return self.target.registers // (ctas * self.threads) // step * step
+        step, warps = self.target.register_step, -(-ctas * self._warps // self.target.schedulers)
+        return self._file // (warps * self.target.lanes) // step * step
+
+    @property
+    def _file(self) -> int:
+        """Registers of one scheduler, which the warps that it issues share."""
+        return self.target.registers // self.target.schedulers
+
+    @property
+    def _warps(self) -> int:
+        return self.threads // self.target.lanes
 
     def _cut(self, ctas: int) -> float:
         """Of its registers, what a thread has to do without for so many CTAs."""
