@@ -209,6 +209,16 @@ def test_rounded_quotients_are_compared_by_what_they_round():
     assert largest([(a + 2) // 3, a - a * 2 // 3]) == (a + 2) // 3
 
 
+def test_a_quotient_of_a_size_is_no_more_than_the_size():
+    for kind in ("dim", "count"):
+        a = Dim.of(Variable(kind, "a"))
+        assert largest([a, a // 2]) == largest([(a + 4) // 5, a]) == a
+        assert smallest([a + 3, (a + 5) // 3]) == (a + 5) // 3
+        assert (largest([a, (a + 2) // 2]) == a) == (kind == "dim")  # of 0 it is 1
+    z = Dim.of(Variable("integer", "z"))
+    assert largest([z, z // 2]) != z  # -1 of -2
+
+
 def test_a_size_whose_condition_never_holds_is_the_other():
     a, b = (Dim.of(v) for v in VARIABLES[:2])
     assert unless(a, b, (a, Dim.of(0))) is b

@@ -137,6 +137,7 @@ def test_many_parts_of_a_size_take_their_number(nodes: list[onnx.NodeProto]):
         ("Slice", ["one", "last", "two"], {}, 5_500),
         ("Slice", ["last", "zero", "two", "last"], {}, 5_500),
         ("Slice", ["last", "zero", "two", "fourth"], {}, 5_500),
+        ("Slice", ["second", "front", "two", "second"], {}, 2_650),
         ("Conv", ["w"], {"auto_pad": "VALID"}, 3_400),
         ("MaxPool", [], {"kernel_shape": [3, 3], "strides": [2, 2]}, 5_500),
         ("Reshape", ["to"], {}, 5_000),
@@ -149,6 +150,7 @@ def test_many_parts_of_a_size_take_their_number(nodes: list[onnx.NodeProto]):
         "ends",
         "backward",
         "backward by 4",
+        "backward from -2",
         "convolutions",
         "poolings",
         "reshapes",
@@ -171,7 +173,8 @@ def test_operators_take_little_work_late_in_a_chain(
     known = (
         constant("one", [1]), constant("two", [2]), constant("far", [10**6]),
         constant("last", [-1]), constant("to", [0, 0, -1, 4]), constant("zero", [0]),
-        constant("fourth", [-4]), constant("scales", [1, 1, 0.7, 2], np.float32),
+        constant("fourth", [-4]), constant("second", [-2]), constant("front", [-(2**63)]),
+        constant("scales", [1, 1, 0.7, 2], np.float32),
     )  # fmt: skip
     walk = ModelInference(model_of(nodes, inputs, known), strict=True)
     gc.collect()  # what other tests left would be counted

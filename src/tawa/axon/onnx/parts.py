@@ -32,9 +32,11 @@ def split(context: Context) -> list[Value] | None:
     axis = context.axis(context.attribute("axis", 0), len(dims))
     parts = _parts(context, dims[axis])
     before, after = dims[:axis], dims[axis + 1 :]
-    pieces = _pieces(context.value(0).contents, parts, axis)
+    given = context.value(0)
+    pieces = _pieces(given.contents, parts, axis)
     return [
-        Value((*before, part, *after), piece) for part, piece in zip(parts, pieces, strict=True)
+        Value((*before, part, *after), piece, given.element)
+        for part, piece in zip(parts, pieces, strict=True)
     ]
 
 
@@ -107,7 +109,7 @@ def slice_(context: Context) -> Value | None:
             firsts = dict(zip(places, begins, strict=True))
             by = dict(zip(places, steps, strict=True))
             return _sliced_blocks(context, tuple(result), firsts, by)
-    return Value(tuple(result), contents)
+    return Value(tuple(result), contents, context.value(0).element)
 
 
 def _sliced_blocks(

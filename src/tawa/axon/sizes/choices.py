@@ -9,7 +9,7 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import ClassVar
 
-from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.dims import ONE, Dim, Floor
 from tawa.axon.sizes.interned import once
 from tawa.axon.sizes.monomials import Atom, Replace, united
 from tawa.axon.sizes.polynomials import MOST_GROWING, Samples
@@ -339,9 +339,9 @@ def _larger(one: Dim, other: Dim) -> Dim | None:
     may_be_first, may_be_other = _may_exceed(one, other), _may_exceed(other, one)
     if not (may_be_first or may_be_other):
         return None
-    if may_be_first and _covers(one, other):
+    if may_be_first and (_is_part(other, one) or _covers(one, other)):
         return one
-    if may_be_other and _covers(other, one):
+    if may_be_other and (_is_part(one, other) or _covers(other, one)):
         return other
     difference = one - other
     if may_be_first and (low := difference.least()) is not None and low >= 0:
@@ -371,10 +371,23 @@ def _not_below(left: Dim, right: Dim) -> bool:
     if left.constant is not None:
         high = right.most()
         return high is not None and high <= left.constant
-    if _covers(left, right):
+    if _is_part(right, left) or _covers(left, right):
         return True
     low = (left - right).least()
     return low is not None and low >= 0
+
+
+def _is_part(dim: Dim, whole: Dim) -> bool:
+    """Whether a dimension is a rounded quotient of one that isn't negative: `(x + c) // n` of x.
+
+    It takes less than a proof by what is divided.
+    """
+    floor = dim.sole_factor
+    if not isinstance(floor, Floor) or floor.numerator.symbols is not whole.symbols:
+        return False
+    divisor, low = floor.denominator.constant or 0, whole.least()
+    is_less = floor.numerator.offset - whole.offset < divisor
+    return is_less and low is not None and low >= 0
 
 
 def _covers(one: Dim, other: Dim) -> bool:
