@@ -196,6 +196,38 @@ def pipe(text: str, threads: int, chains: int) -> str:
     )
 
 
+JUMPED = 384
+"""Instructions of an iteration that `jumps` times, without jumps and what they skip."""
+
+
+def jumps(threads: int, count: int, skipped: int) -> str:
+    """`ROUNDS` iterations of `JUMPED` additions, with jumps over so many that never run."""
+
+    def add(times: int) -> str:
+        return (
+            f'_Pragma("unroll") for (int k = 0; k < {times // 8}; ++k) {{\n'
+            '_Pragma("unroll") for (int i = 0; i < 8; ++i)\n'
+            f"  {PIPES['fadd']}\n}}\n"
+        )
+
+    jump = f"if (never) {{ {add(skipped)} }}\n"
+    pieces = add(JUMPED // (count + 1))
+    return program(
+        f"""
+  f32 x[8]; const f32 c = f32(threadIdx.x) * 1e-9f; const bool never = out[60] == 77;
+  for (int i = 0; i < 8; ++i) x[i] = c * i;
+  __syncthreads();
+  const u32 start = now();
+#pragma unroll 1
+  for (int r = 0; r < {ROUNDS}; ++r) {{ {jump.join([pieces] * (count + 1))} }}
+  const u32 done = now();
+  f32 sum = 0.f; for (int i = 0; i < 8; ++i) sum += x[i];
+  if (sum == 12345.f) out[63] = 1;
+  if (threadIdx.x == 0) out[0] = done - start;""",
+        threads,
+    )
+
+
 SOFTMAX = f"""
   {{
     f32 part[4] = {{s[0], s[1], s[2], s[3]}};

@@ -127,6 +127,18 @@ def pipe_probes() -> Iterator[Probe]:
             )
 
 
+def jump_probes() -> Iterator[Probe]:
+    """Jumps over code that never runs, in an iteration whose warps share a scheduler."""
+    for warps in (1, 3):
+        for count, skipped in ((0, 0), (1, 128), (3, 128), (3, 32), (5, 128), (5, 512)):
+            yield Probe(
+                f"{count} jumps over {skipped}, {warps} warps a scheduler",
+                kernels.jumps(128 * warps, count, skipped),
+                lambda words: {"cycles an iteration": float(words[0]) / kernels.ROUNDS},
+                threads=128 * warps,
+            )
+
+
 def softmax_probes() -> Iterator[Probe]:
     """Softmaxes alone, beside a busy tensor core, and in the shadow of the own products."""
     width, rounds = kernels.WIDTH, kernels.ROUNDS
@@ -293,6 +305,7 @@ def probes() -> list[Probe]:
     return [
         *matrix_probes(),
         *pipe_probes(),
+        *jump_probes(),
         *softmax_probes(),
         *copy_probes(),
         *barrier_probes(),
