@@ -26,7 +26,7 @@ import control_programs  # noqa: E402
 import memory_programs  # noqa: E402
 import product_programs  # noqa: E402
 import shape_programs  # noqa: E402
-from comparison import Outcome, Program, compared, shrunk  # noqa: E402
+from comparison import GOOD, Outcome, Program, compared, shrunk  # noqa: E402
 from memory_programs import OPTIONS, RELATIONS  # noqa: E402
 from on_device import compared_on_device  # noqa: E402
 
@@ -132,7 +132,7 @@ def main() -> int:
     print(tables(done))
     counts, roles = Counter(row["verdict"] for row in done), sum(row["roles"] for row in done)
     print(f"{dict(counts)}, {roles} with roles, {each:.2f} s of processor time each")
-    return int(not counts.keys() <= {"right", "refused"})
+    return int(not counts.keys() <= GOOD)
 
 
 if __name__ == "__main__":

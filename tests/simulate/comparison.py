@@ -27,8 +27,9 @@ from tawa.ir.decisions.roles import Specialised
 from tawa.ir.kernels import argument_names
 from tawa.runtime.overlaps import overlapping
 from tawa.simulate.interpret import aref, hopper, tile
-from tawa.simulate.interpret.errors import ProtocolError
+from tawa.simulate.interpret.errors import OutOfBounds, ProtocolError
 from tawa.simulate.interpret.launch import kernel_of, spec_of
+from tawa.simulate.interpret.memory import IllegalAccess
 from tawa.simulate.ptx.launch import run as run_ptx
 from tawa.tile.analysis.alias import APART, pairs
 from tawa.tile.passes.overlaps import Overlaps
@@ -36,6 +37,9 @@ from tawa.tile.passes.overlaps import Overlaps
 SECONDS = 60.0
 """Processor time after which a program counts as one that hangs."""
 LEVELS = ("tile", "aref", "hopper")
+
+GOOD = {"right", "refused", "outside"}
+"""Verdicts that are no mistake of ours; the last is of an access outside its array that all see."""
 
 CANNOT_BE_MET = {
     "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NoSuchSchedule", "NothingToAlternate",
@@ -89,7 +93,7 @@ class Outcome:
     """What became of a program."""
 
     verdict: str
-    """`right`, `refused`, `wrong`, `crash` or `hang`."""
+    """`right`, `refused`, `outside`, `wrong`, `crash` or `hang`."""
     where: str = ""
     """The level that is wrong, or the error's class."""
     text: str = ""
@@ -100,7 +104,7 @@ class Outcome:
 
     @property
     def bad(self) -> bool:
-        return self.verdict not in ("right", "refused")
+        return self.verdict not in GOOD
 
 
 @dataclass(frozen=True)
@@ -184,30 +188,37 @@ def compared(
     return replace(plain, options=False)
 
 
+def outside(program: Program, found: Lowered) -> Outcome:
+    """Whether every level sees that a program leaves an array, as Python does."""
+    for level in LEVELS:
+        try:
+            run_level(program, found, level)
+        except (IllegalAccess, OutOfBounds):
+            continue
+        return Outcome("wrong", level, "an access outside its array is not seen", found.roles)
+    return Outcome("outside", roles=found.roles)
+
+
 def with_options(
     program: Program, folder: Path, seeds: tuple[int | None, ...], *, ptx: bool = False
 ) -> Outcome:
     """Run a program at all levels; the last in several orders of its actors."""
-    expected = program.expected()
+    try:
+        expected = program.expected()
+    except IndexError:
+        expected = None
     roles = False
     try:
         with limited(SECONDS):
             kernel = kernel_in(folder, program.source)
             found = lowered(program, kernel)
             roles = found.roles
-            for level in LEVELS:
-                for seed in seeds if level == "hopper" else (None,):
-                    memories = run_level(program, found, level, seed)
-                    if not all(map(np.array_equal, expected, memories)):
-                        return Outcome(
-                            "wrong", level, difference(program.names, expected, memories), roles
-                        )
-            if ptx and program.options.get("cluster", 1) == 1:
-                memories = run_ptx_of(program, kernel)
-                if not all(map(np.array_equal, expected, memories)):
-                    return Outcome(
-                        "wrong", "ptx", difference(program.names, expected, memories), roles
-                    )
+            if expected is None:
+                return outside(program, found)
+            differs = first_difference(program, found, expected, seeds)
+            if not differs and ptx and program.options.get("cluster", 1) == 1:
+                text = difference(program.names, expected, run_ptx_of(program, kernel))
+                differs = ("ptx", text) if text else None
     except TimeoutError as error:
         return Outcome("hang", text=str(error), roles=roles)
     except ProtocolError as error:
@@ -218,7 +229,19 @@ def with_options(
         return Outcome(verdict, name, error.render(), roles)
     except Exception as error:
         return Outcome("crash", type(error).__name__, repr(error), roles)
-    return Outcome("right", roles=roles)
+    return Outcome("wrong", *differs, roles) if differs else Outcome("right", roles=roles)
+
+
+def first_difference(
+    program: Program, found: Lowered, expected: list[Any], seeds: tuple[int | None, ...]
+) -> tuple[str, str] | None:
+    """The first level that gives something else, and what differs."""
+    for level in LEVELS:
+        for seed in seeds if level == "hopper" else (None,):
+            text = difference(program.names, expected, run_level(program, found, level, seed))
+            if text:
+                return level, text
+    return None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from tawa.base.kernel_spec import (
     ReciprocalParam,
     ScalarParam,
 )
-from tawa.simulate.interpret.global_memory import GlobalMemory
+from tawa.simulate.interpret.global_memory import GlobalMemory, OutsideMemory
 from tawa.simulate.interpret.hopper import run
 from tawa.simulate.interpret.launch import SimulationInput, arrays_of, parameters
 
@@ -146,3 +146,19 @@ def test_arrays_that_must_be_one():
             values(made, BASE, other, 1)
     with pytest.raises(SimulationInput, match="are two"):
         values(made, 3, BASE, 1)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (90, 120, "bytes 90 to 120 of left, which has 100"),
+        (190, 210, "bytes -10 to 10 of right, which has 100"),
+        (101, 110, "bytes 101 to 110 of left, which has 100"),
+    ],
+)
+def test_an_access_between_arrays_is_said_of_the_nearer(low: int, high: int, said: str) -> None:
+    memory, both = GlobalMemory(), np.zeros(300, np.uint8)
+    first = memory.add(both[:100], "left")
+    memory.add(both[200:], "right")
+    with pytest.raises(OutsideMemory, match=said):
+        memory.find(first + low, first + high)

@@ -44,6 +44,10 @@ def test_products_that_had_stopped_the_compiler(seed: int, tmp_path: Path) -> No
     assert not outcome.bad, wrong(seed, outcome)
 
 
+def test_a_program_that_leaves_its_arrays_is_refused_at_every_level(tmp_path: Path) -> None:
+    assert compared(product_programs.program(331060), tmp_path).verdict == "outside"
+
+
 SIZES = product_programs.Sizes((("BM", 64), ("BN", 16), ("BK", 32)), "float16", (1,), (0, 0))
 
 READ_BY_BOTH = [

@@ -62,7 +62,11 @@ class GlobalMemory:
         raise OutsideMemory(self._describe(low, high))
 
     def _describe(self, low: int, high: int) -> str:
-        nearest = min(self.allocations, key=lambda a: abs(a.first - low), default=None)
+        def reach(array: Allocation) -> int:
+            """How many bytes the access reaches out of an array."""
+            return max(array.first - low, high - array.first - len(array.bytes))
+
+        nearest = min(self.allocations, key=reach, default=None)
         if nearest is None:
             return f"{high - low} bytes; the launch has no arrays"
         at, size = low - nearest.first, len(nearest.bytes)
