@@ -280,7 +280,7 @@ ILL_FORMED = {
         node("Scan", ["x", "x"], ["y"], num_scan_inputs=4, body=branch(node("Relu", ["x"], ["r"]))),
         "are scanned"),
     "a size of 64 bits": (node("Concat", ["huge", "huge"], ["y"], axis=0), "64 bits"),
-    "sizes that are no integers": (node("ConstantOfShape", ["x"], ["y"]), "consists of float"),
+    "sizes that are no integers": (node("ConstantOfShape", ["x"], ["y"]), "integers"),
     "a depth below 0": (node("OneHot", ["to", "minus", "x"], ["y"]), "below 0"),
     "decay of a linear attention": (
         node("LinearAttention", ["x", "x", "x", "", "x"], ["y", "state"], q_num_heads=2, kv_num_heads=2,
