@@ -80,7 +80,9 @@ class Polynomial(Interned, Term):
         state = made.__dict__
         state["terms"], state["offset"], state["constant"] = ((((atom, 1),), 1),), 0, None
         state["counted_factor"] = atom
-        state["extent"], state["free"], state["chooses"] = atom.extent, atom.free, atom.has_choice
+        weight, depth, magnitude = state["extent"] = atom.extent
+        state["is_short"] = weight <= MAX_WEIGHT and depth <= MAX_DEPTH and magnitude <= MAX_NUMBER
+        state["free"], state["chooses"] = atom.free, atom.has_choice
         return kept_at(atom, "sum", made)
 
     def with_terms(self, more: Sequence[tuple[Monomial, int]]) -> Self:
