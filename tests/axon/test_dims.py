@@ -13,7 +13,7 @@ from tests.work import calls_made
 from tawa.axon.sizes.choices import joined, largest, smallest
 from tawa.axon.sizes.chunks import chunks
 from tawa.axon.sizes.conditional import unless
-from tawa.axon.sizes.dims import Dim, Floor, exact_quotient, total
+from tawa.axon.sizes.dims import Dim, Floor, exact_quotient, floor_quotient, total
 from tawa.axon.sizes.shapes import evaluate
 from tawa.functional.terms import Variable
 
@@ -217,6 +217,9 @@ def test_a_quotient_of_a_size_is_no_more_than_the_size():
         assert (largest([a, (a + 2) // 2]) == a) == (kind == "dim")  # of 0 it is 1
     z = Dim.of(Variable("integer", "z"))
     assert largest([z, z // 2]) != z  # -1 of -2
+    a, below = Dim.of(Variable("dim", "a")), floor_quotient(Dim.of(Variable("dim", "a")) - 5, z)
+    assert largest([a, below]) != a  # 5 - a if z is -1
+    assert largest([below, a]) != a
 
 
 def test_a_size_whose_condition_never_holds_is_the_other():

@@ -386,8 +386,9 @@ def _is_part(dim: Dim, whole: Dim) -> bool:
     if not isinstance(floor, Floor) or floor.numerator.symbols is not whole.symbols:
         return False
     divisor, low = floor.denominator.constant or 0, whole.least()
-    is_less = floor.numerator.offset - whole.offset < divisor
-    return is_less and low is not None and low >= 0
+    if divisor < 1 or floor.numerator.offset - whole.offset >= divisor:
+        return False
+    return low is not None and low >= 0
 
 
 def _covers(one: Dim, other: Dim) -> bool:
