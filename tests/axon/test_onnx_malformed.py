@@ -9,21 +9,10 @@ import numpy as np
 import onnx
 import pytest
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from tests.axon.onnx_made import BOOL, FLOAT, INT64, OPSETS, constant, node, value
 
 from tawa import axon
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
-
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-node = helper.make_node
-OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
-
-
-def value(name: str, sizes: list[int | str] | None, element: int = FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, element, sizes)
-
-
-def constant(name: str, numbers: object, type_: type = np.int64) -> TensorProto:
-    return onnx.numpy_helper.from_array(np.array(numbers, type_), name)
 
 
 def stored(element: int, sizes: list[int], data: bytes = b"", **more: object) -> TensorProto:

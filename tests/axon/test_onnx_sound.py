@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from tests.axon.onnx_made import BOOL, FLOAT, INT64, OPSETS, constant, node, value
 
 from tawa import axon
 from tawa.axon.onnx import reductions
@@ -25,18 +26,6 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
 import onnx_drafts
 import onnx_random
-
-FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
-node = helper.make_node
-OPSETS = [helper.make_opsetid("", 18), helper.make_opsetid("my", 1)]
-
-
-def value(name: str, sizes: list[int | str] | None, element: int = FLOAT) -> onnx.ValueInfoProto:
-    return helper.make_tensor_value_info(name, element, sizes)
-
-
-def constant(name: str, numbers: object, type_: type = np.int64) -> TensorProto:
-    return numpy_helper.from_array(np.array(numbers, type_), name)
 
 
 def branch(*nodes: onnx.NodeProto, constants: tuple[TensorProto, ...] = ()) -> onnx.GraphProto:
