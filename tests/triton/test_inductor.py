@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tawa
+from tawa.triton import workers
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
@@ -73,3 +78,72 @@ def test_generated_kernels_are_taken_over(tmp_path: Path, monkeypatch: pytest.Mo
     (row,) = takeover.summary()
     assert (row.kernel, row.place) == ("fused_sin_0", "simulator")
     assert row.launches >= 1
+
+
+SUBMITTING = """
+import os
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch._dynamo.device_interface import CpuInterface
+from torch._inductor.async_compile import AsyncCompile
+
+import tawa
+
+
+def files():
+    return {p for p in Path(os.environ["TAWA_CACHE_DIR"]).rglob("*") if p.is_file()}
+
+
+def main(source):
+    for name in ("exchange_device", "maybe_exchange_device"):
+        setattr(CpuInterface, name, staticmethod(lambda number: -1))
+    AsyncCompile.warm_pool()
+    while not AsyncCompile.use_process_pool():
+        time.sleep(0.1)
+    takeover = tawa.enable(strict=True)
+    future = AsyncCompile().triton("fused_sin_0", source, "cpu")
+    future.future.result()
+    compiled_there = files()
+    kernel = future.result()
+    assert compiled_there and files() == compiled_there
+    x, y = torch.randn(1000), torch.zeros(1000)
+    kernel.run(x, y, 100_000, 1000, stream=0)
+    assert torch.equal(y, x.sin() + 1e10)
+    assert [(row.kernel, row.place) for row in takeover.summary()] == [("fused_sin_0", "simulator")]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).read_text())
+"""
+
+
+@pytest.mark.parametrize("enabled", ["", "strict"])
+def test_processes_of_inductor_compile(tmp_path: Path, enabled: str) -> None:
+    """What they compiled is taken from the cache, also where the environment enables Tawa."""
+    program, source = tmp_path / "submitting.py", tmp_path / "generated.py"
+    program.write_text(SUBMITTING)
+    source.write_text(GENERATED)
+    folders = {"TAWA_CACHE_DIR": str(tmp_path / "ours"), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    path = os.pathsep.join([str(Path(tawa.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, **folders, "TAWA_ENABLE": enabled, "PYTHONPATH": path}
+    subprocess.run([sys.executable, program, source], env=environment, check=True, timeout=120)
+
+
+@pytest.mark.parametrize(("left", "stored"), [({"fused_sin_0"}, False), (set[str](), True)])
+def test_what_stays_with_triton_is_compiled_by_it(left: set[str], stored: bool) -> None:
+    function = SimpleNamespace(__name__="fused_sin_0")
+    tuner = SimpleNamespace(fn=function, inductor_meta={"store_cubin": stored})
+    asked: list[Any] = []
+
+    def triton(*given: Any) -> str:
+        asked.append(given)
+        return "of Triton"
+
+    def load() -> Any:
+        return tuner
+
+    assert workers.compile_there(triton, frozenset(left), load, {}, {}) == "of Triton"
+    assert asked == [(load, {}, {})]

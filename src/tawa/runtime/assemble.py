@@ -13,7 +13,8 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import IO, Protocol, TypeVar
 
 from tawa.base.cores import free_cores
@@ -127,9 +128,22 @@ def start(source: str, target: str, name: str) -> Job:
     return (InProcess if apart else Here)(source, target, name)
 
 
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+@contextmanager
+def alone() -> Generator[None, None, None]:
+    """Ask no other process meanwhile: this one is among many that compile."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
+
+
 def at_a_time() -> int:
     """How many compilations may be under way: half the free cores, since not all will be needed."""
-    return max(1, min(MOST, free_cores() // 2))
+    return 1 if _alone.get() else max(1, min(MOST, free_cores() // 2))
 
 
 def in_turn(

@@ -10,7 +10,7 @@ from typing import Any
 from tawa.base.errors import TawaError
 from tawa.base.user_frames import entry
 from tawa.language.shim import is_installed
-from tawa.triton import inductor
+from tawa.triton import inductor, workers
 from tawa.triton.imports import when_imported
 from tawa.triton.takeover import Takeover
 
@@ -70,6 +70,7 @@ def enable(*, strict: bool = False, leave: Iterable[Any] = ()) -> Takeover:
 
     function.run, function.preload, tuner._bench = run, preload, bench
     when_imported(inductor.HEURISTICS, _take_inductor)
+    when_imported(workers.SUBMITTER, _take_workers)
     return takeover
 
 
@@ -85,6 +86,8 @@ def disable() -> None:
     function.preload = _originals.pop("preload")
     if inductor.HEURISTICS in sys.modules:
         inductor.give_back()
+    if workers.SUBMITTER in sys.modules:
+        workers.give_back(sys.modules[workers.SUBMITTER])
 
 
 def enabled() -> Takeover | None:
@@ -107,3 +110,8 @@ def _end(takeover: Takeover) -> None:
 def _take_inductor() -> None:
     if _current is not None:
         inductor.take(_current)
+
+
+def _take_workers() -> None:
+    if _current is not None:
+        workers.take(_current, sys.modules[workers.SUBMITTER])

@@ -66,14 +66,10 @@ def result_of(takeover: Takeover, heuristics: Any, tuner: Any, config: Any) -> A
     if tuner.fn.fn is None:  # it came from another process, without its source
         tuner.fn = tuner._reload_kernel().fn
     meta = tuner._create_compile_meta(config)
-    types = {
-        name: declaration_of(type_).type
-        for name, type_ in meta["signature"].items()
-        if type_ != "constexpr"
-    }
+    types = types_of(meta)
     adopted = takeover.adopted(tuner.fn, types)
     adopted.name = tuner.inductor_meta.get("kernel_name", adopted.name)
-    if takeover.leaves(tuner.fn) or tuner.inductor_meta.get("store_cubin", False):
+    if takeover.leaves(tuner.fn) or is_stored(tuner):
         stays = takeover.leaves(tuner.fn)
         why = "left to Triton" if stays else "its binary is stored for a launcher of Triton's"
         adopted.count(TRITON, why)
@@ -89,6 +85,17 @@ def result_of(takeover: Takeover, heuristics: Any, tuner: Any, config: Any) -> A
         adopted.count(TRITON, why)
         return None
     return _result(heuristics, adopted, compiled, config, meta, tuner.inductor_meta)
+
+
+def types_of(meta: Mapping[str, Any]) -> dict[str, str]:
+    """The types that a signature declares, by parameter."""
+    signature = meta["signature"].items()
+    return {n: declaration_of(type_).type for n, type_ in signature if type_ != "constexpr"}
+
+
+def is_stored(tuner: Any) -> bool:
+    """Whether Inductor stores a kernel's binary for a launcher of Triton's."""
+    return bool(tuner.inductor_meta.get("store_cubin", False))
 
 
 def compile_for(kernel: Kernel, types: dict[str, str], meta: dict[str, Any]) -> Any:

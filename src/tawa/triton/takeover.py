@@ -177,6 +177,10 @@ class Takeover:
         """Whether the user wants a kernel to stay with Triton."""
         return any(left is function or left == function.__name__ for left in self._left)
 
+    def names_left(self) -> frozenset[str]:
+        """The names of those kernels."""
+        return frozenset(x if isinstance(x, str) else x.__name__ for x in self._left)
+
     def adopted(self, function: Any, types: Mapping[str, str] | None = None) -> Adopted:
         """Our form of a function of Triton's; `types` are declared types of arguments by name."""
         key = id(function) if types is None else (id(function), *types.items())

@@ -1,0 +1,121 @@
+"""A transformer under `torch.compile`, with Inductor's kernels compiled by Triton and by Tawa.
+
+    python benchmarks/inductor.py [--mode max-autotune] [--layers 4] [--rows FOLDER]
+
+Both have the same values and the same batch. A step is a forward and a backward pass; steps of the
+two are timed in turn. Loss and gradients are compared with those of float64. Tawa's summary says
+which kernels it ran, and which were left to Triton, and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from rows import Run
+from torch import Tensor, nn
+from torch._inductor.utils import fresh_cache
+
+import tawa
+from tawa.runtime.timing import interleaved
+
+Step = Callable[[], Tensor]
+
+
+def transformer(layers: int, width: int) -> nn.Module:
+    """Encoder layers with norms in front, heads of 64 and no dropout, in bf16."""
+    layer = nn.TransformerEncoderLayer(
+        width, width // 64, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+    )
+    return nn.TransformerEncoder(layer, layers, enable_nested_tensor=False).cuda().bfloat16()
+
+
+def loss_of(model: Callable[[Tensor], Tensor], x: Tensor, wanted: Tensor) -> Tensor:
+    """The mean of squared differences, in f32."""
+    return (model(x).float() - wanted).square().mean()
+
+
+def step_of(model: nn.Module, run: Callable[[Tensor], Tensor], x: Tensor, wanted: Tensor) -> Step:
+    """A forward and a backward pass; gradients stay with the model."""
+
+    def step() -> Tensor:
+        torch.compiler.cudagraph_mark_step_begin()
+        model.zero_grad(set_to_none=True)
+        loss = loss_of(run, x, wanted)
+        loss.backward()
+        return loss
+
+    return step
+
+
+def errors(
+    model: nn.Module, loss: Tensor, exact: nn.Module, exact_loss: Tensor
+) -> dict[str, float]:
+    """Relative error of the loss, and the largest one of a parameter's gradient, as norms."""
+    found = [
+        float((p.grad.double() - e.grad).norm() / e.grad.norm())
+        for p, e in zip(model.parameters(), exact.parameters(), strict=True)
+        if p.grad is not None and e.grad is not None
+    ]
+    return {
+        "loss_error": float(abs(loss.double() - exact_loss) / exact_loss),
+        "gradient_error": max(found),
+    }
+
+
+def compiled(step: Step, ours: bool) -> tuple[float, str]:
+    """Compile a step and let CUDA graphs record it: seconds, and Tawa's summary."""
+    start = time.perf_counter()
+    with fresh_cache(), tawa.enable() if ours else nullcontext() as takeover:
+        for _ in range(4):
+            step()
+        torch.cuda.synchronize()
+        told = str(takeover.summary()) if takeover is not None else ""
+    return time.perf_counter() - start, told
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Compile and check both, and time them in turn."""
+    torch.manual_seed(0)
+    model = transformer(arguments.layers, arguments.width)
+    x = torch.randn(arguments.batch, arguments.length, arguments.width, device="cuda").bfloat16()
+    wanted = torch.randn_like(x).float()
+    exact = copy.deepcopy(model).double()
+    exact_loss = loss_of(exact, x.double(), wanted.double())
+    exact_loss.backward()
+    steps: dict[str, Step] = {}
+    more: dict[str, dict[str, Any]] = {}
+    for name in ("triton", "tawa"):
+        own = copy.deepcopy(model)
+        steps[name] = step_of(own, torch.compile(own, mode=arguments.mode), x, wanted)
+        seconds, told = compiled(steps[name], name == "tawa")
+        print(f"{name}: compiled in {seconds:.1f} s\n{told}", flush=True)
+        more[name] = errors(own, steps[name](), exact, exact_loss)
+        more[name] |= {"compile_s": round(seconds, 1), "summary": told.splitlines()}
+    times = interleaved(steps)
+    case = {key: value for key, value in vars(arguments).items() if key != "rows"}
+    rows = Run("inductor", arguments.rows)
+    for name, timing in times.items():
+        print(name, timing.median, {k: v for k, v in more[name].items() if k != "summary"})
+        rows.add({"case": "transformer", **case}, name, timing, **more[name])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mode", default="max-autotune")
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--rows", type=Path, help="folder of the result rows")
+    run(parser.parse_args())
+
+
+if __name__ == "__main__":
+    main()
