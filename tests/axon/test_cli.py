@@ -85,6 +85,22 @@ def test_check(tmp_path: Path):
     assert "output y : [2, 5]" in text
     with pytest.raises(ShapeMismatch):
         output_of("check", path, "-i", "x=2,3")
+    assert "remark" not in text
+
+
+def test_check_with_a_rule(tmp_path: Path):
+    entry = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "K"])
+    gate = helper.make_node("Gate", ["x"], ["y"], domain="my")
+    outputs = [helper.make_empty_tensor_value_info("y")]
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(helper.make_graph([gate], "g", [entry], outputs)), path)
+    text = output_of("check", path)
+    assert "output y : [..?]" in text
+    assert "remark there is no rule for the operator `my:Gate`: what Gate `y` gives" in text
+    text = output_of("check", path, "--rule", "my:Gate=t[..s, 2*n] -> t[..s, n]")
+    assert "output y : [N, (K//2)]" in text
+    assert "requires 2 divides K, for Gate `y`" in text
+    assert "remark" not in text
 
 
 @pytest.mark.parametrize("name", ["unet", "lstm", "transformer", "experts"])

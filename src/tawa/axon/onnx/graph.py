@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count, islice
 from operator import attrgetter
 from typing import TypeVar
@@ -36,12 +36,14 @@ from tawa.axon.onnx.context import (
     Context,
     IllFormed,
     Room,
+    Rule,
     Undefined,
 )
 from tawa.axon.onnx.deadline import SECONDS, SECONDS_A_NODE, Deadline
 from tawa.axon.onnx.described import Described, with_attributes
 from tawa.axon.onnx.forms import check_inner_graphs, check_model, given_inputs, name_of
 from tawa.axon.onnx.provided import Provided
+from tawa.axon.onnx.registered import by_schema, no_rule
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
 from tawa.axon.onnx.sequences import EACH
 from tawa.axon.onnx.shapes import ModelShapes
@@ -54,7 +56,7 @@ from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.base.errors import TawaError
 from tawa.functional.recursion import acyclic
 from tawa.functional.solver import Clash
-from tawa.functional.terms import Term, Variable
+from tawa.functional.terms import Con, Term, Variable
 
 RULE_MODULES = (
     attending, control, elementwise, joins, learning, neural, parts, reductions, sequences,
@@ -85,15 +87,17 @@ class ModelInference:
 
     Named sizes of the inputs are symbols that the solver may have to constrain: what it finds out
     about them are requirements of the model. Raises ShapeMismatch if the model can't be right, and
-    UnsupportedModel if it is ill-formed; if `strict`, also for an unknown operator and where the
-    model states a wrong shape itself.
+    UnsupportedModel if it is ill-formed; if `strict`, also for an operator that ONNX's own domains
+    don't have and where the model states a wrong shape itself. `rules` come before all others.
     """
 
     def __init__(
-        self, model: ModelProto, strict: bool = False, seconds: float | None = None
-    ) -> None:
+        self, model: ModelProto, strict: bool = False, seconds: float | None = None,
+        rules: Mapping[str, Rule] | None = None,
+    ) -> None:  # fmt: skip
         self.model = model
         self.strict = strict
+        self.rules = rules or {}
         if seconds is None:
             seconds = SECONDS + SECONDS_A_NODE * _node_count(model.graph)
         self.deadline = Deadline.after(seconds)
@@ -138,7 +142,8 @@ class ModelInference:
         return empty
 
     def _walk(self, kind: str, believes: bool = False) -> Walk:
-        return Walk(self.model, self.strict, self.deadline, kind, self.described, believes)
+        known = self.described, self.rules
+        return Walk(self.model, self.strict, self.deadline, kind, *known, believes)
 
 
 def _is_of_sizes(error: TawaError) -> bool:
@@ -174,18 +179,20 @@ class Walk:
 
     def __init__(
         self, model: ModelProto, strict: bool, deadline: Deadline, kind: str,
-        described: dict[int, Described], believes: bool,
+        described: dict[int, Described], rules: Mapping[str, Rule], believes: bool,
     ) -> None:  # fmt: skip
         self.model = model
         self.described = described
+        self.rules = rules
         self.believes = believes
         self.says_more = False
         self.strict = strict
         self.deadline = deadline
         self.kind = kind
         self.solver = AxonSolver()
+        self.solver.size_kind = "count"
         self.symbols: dict[str, Dim] = {}
-        self.unsupported: set[str] = set()
+        self.unsupported: dict[str, dict[str, None]] = {}
         self.opsets = _opsets(model.opset_import)
         self.functions = {name_of(function): function for function in model.functions}
         self.calls: list[str] = []
@@ -326,7 +333,8 @@ class Walk:
             for name in described.inputs:
                 if name and name not in scope:
                     raise ill_formed(label, f"nothing before it makes its input `{name}`")
-        if self.functions and (function := self.functions.get(name_of(node))):
+        function = self.functions.get(name_of(node)) if self.functions else None
+        if function is not None and described.operator not in self.rules:
             self._function(node, function, scope, label)
             return
         inputs = [scope.get(name, UNKNOWN) if name else None for name in described.inputs]
@@ -459,9 +467,9 @@ class Walk:
     def _outputs(self, context: Context, described: Described) -> list[Value]:
         node, label, wanted = described.node, described.label, len(described.outputs)
         of = signature(described.domain, node.op_type, context.opset)
-        rule = RULES.get(described.operator)
+        rule = self.rules.get(described.operator) or RULES.get(described.operator)
         if rule is None and of is None and self.strict and described.domain in OWN_DOMAINS:
-            raise UnsupportedModel(f"there is no rule for the operator `{described.operator}`")
+            raise no_rule(described.operator)
         elements: Sequence[int] = [0] * wanted
         if of is not None:
             if self.strict and not described.is_checked:
@@ -474,9 +482,11 @@ class Walk:
                 if self.strict:
                     raise
         if rule is None:
-            self.unsupported.add(node.op_type)
-            return [UNKNOWN] * wanted
-        found = self._applied(rule, context, label)
+            found = None if of is None else by_schema(context, described.domain)
+            if found is None:
+                self.unsupported.setdefault(described.operator, {})[label] = None
+        else:
+            found = self._applied(rule, context, label)
         outputs = found if isinstance(found, list) else [found or UNKNOWN]
         outputs += [UNKNOWN] * (wanted - len(outputs))
         return [
@@ -508,7 +518,8 @@ class Walk:
 
     def _mismatch(self, clash: Clash, context: Context) -> ShapeMismatch:
         printer = AxonPrinter()
-        left, right = (printer.term(self.solver.resolve(t)) for t in (clash.left, clash.right))
+        terms = [self.solver.resolve(term) for term in (clash.left, clash.right)]
+        left, right = (printer.type(t) if isinstance(t, Con) else printer.term(t) for t in terms)
         shapes = [
             printer.shape(Shape(dims)) if (dims := context.dims(index)) is not None else "[..?]"
             for index in range(len(context.inputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
 
+    from tawa.axon.onnx.own_rules import OwnRule
     from tawa.axon.onnx.shapes import ModelShapes
 
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 class OnnxModel:
     """A model whose shapes can be inferred.
 
-    `dims` gives inputs other sizes than the model does: numbers, or names for symbols.
+    `dims` gives inputs other sizes than the model does: numbers, or names for symbols. `rules` say
+    what shapes operators of its own give: by domain and name, a signature or a function of shapes
+    (see `tawa.axon.onnx.own_rules`). Raises BadRule, and FunctionalError for a bad signature.
     """
 
     def __init__(
@@ -29,30 +32,36 @@ class OnnxModel:
         model: ModelProto,
         dims: dict[str, Sequence[int | str] | None] | None = None,
         constants: dict[str, np.ndarray] | None = None,
+        rules: Mapping[str, OwnRule] | None = None,
     ) -> None:
+        from tawa.axon.onnx.own_rules import own_rules
+
         self.model = model
         self.dims = dims
         self.constants = constants
+        self.rules = own_rules(rules or {})
 
     def __repr__(self) -> str:
         graph = self.model.graph
         return f"<onnx model {graph.name or 'without a name'}: {len(graph.node)} nodes>"
 
     def shapes(self) -> ModelShapes:
-        """The shapes of all values. Raises ShapeMismatch, and UnsupportedModel."""
+        """The shapes of all values. Raises ShapeMismatch, UnsupportedModel, and BadRule."""
         from tawa.axon.onnx.graph import ModelInference
 
-        return ModelInference(self.model, strict=True).run(self.dims, self.constants)
+        inference = ModelInference(self.model, strict=True, rules=self.rules)
+        return inference.run(self.dims, self.constants)
 
 
 @entry
 def from_onnx(
     model: ModelProto | str | Path,
     dims: dict[str, Sequence[int | str] | None] | None = None,
+    rules: Mapping[str, OwnRule] | None = None,
 ) -> OnnxModel:
     """Read an ONNX model (from a file, if given a path). Needs the `axon` extra.
 
-    Raises UnsupportedModel when it can't be read.
+    `dims` and `rules` are what `OnnxModel` says. Raises UnsupportedModel when it can't be read.
     """
     require("axon", "reading ONNX models", "onnx")
     import onnx
@@ -68,4 +77,4 @@ def from_onnx(
             ) from error
     if not model.HasField("graph"):
         raise UnsupportedModel("the model has no graph")
-    return OnnxModel(model, dims)
+    return OnnxModel(model, dims, rules=rules)

@@ -83,7 +83,7 @@ def signature(domain: str, name: str, version: int) -> Signature | None:
     A schema may be registered later: what isn't there is asked for again.
     """
     try:
-        return _signature(domain, name, version)
+        return _signature(domain, name, version) if defs.has(name, domain) else None
     except defs.SchemaError:
         return None
 

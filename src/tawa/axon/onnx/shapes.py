@@ -37,7 +37,8 @@ class ModelShapes:
     solver: AxonSolver
     symbols: dict[str, Dim]
     values: dict[str, Value]
-    unsupported: set[str] = field(default_factory=set[str])
+    unsupported: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    """The operators without a rule, and the nodes whose results are therefore unknown."""
     rooms: list[Room] = field(default_factory=list[Room])
     provided: Provided = field(default_factory=Provided)
     positive: ModelShapes | None = None
@@ -80,12 +81,27 @@ class ModelShapes:
         sizes = {name: next(dim.variables()) for name, dim in self.symbols.items()}
         return requirements(self.solver, sizes)
 
+    def remarks(self) -> list[str]:
+        """What else there is to say: which operators have no rule."""
+        return [
+            f"there is no rule for the operator `{operator}`: what {_few(list(nodes))} "
+            f"{'gives' if len(nodes) == 1 else 'give'} is unknown"
+            for operator, nodes in self.unsupported.items()
+        ]
+
     def text(self, name: str, printer: AxonPrinter | None = None) -> str:
         """The shape of a value as text."""
         dims = self.dims(name)
         if dims is None:
             return "[..?]"
         return (printer or AxonPrinter()).shape(Shape(dims))
+
+
+def _few(nodes: list[str]) -> str:
+    """Some nodes in a sentence."""
+    if len(nodes) <= 2:
+        return " and ".join(nodes)
+    return f"{nodes[0]} and {len(nodes) - 1} other nodes"
 
 
 class Contents(NamedTuple):

@@ -19,7 +19,7 @@ from tawa.axon.sizes.shapes import shape, tensor
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ContractViolation, StaticArgumentError
-from tawa.axon.typing.language import axon
+from tawa.axon.typing.signature import read_signature, static_parameters
 from tawa.base.source import Span
 from tawa.base.user_frames import entries, entry
 from tawa.functional.solver import Clash
@@ -101,7 +101,7 @@ class Contract:
 
         Static parameters of the contract are taken from the keywords of the same name.
         """
-        names = _static_names(self.scheme.type)
+        names = [parameter.name for parameter in static_parameters(self.scheme.type)]
 
         @entry
         @functools.wraps(function)
@@ -116,27 +116,25 @@ class Contract:
 
     def give_statics(self, solver: AxonSolver, type_: Term, statics: Statics) -> Term:
         """The type behind the static parameters, whose values are given. Raises Clash."""
-        if not (isinstance(type_, Con) and type_.name.startswith("{")):
+        parameters = static_parameters(type_)
+        if not (isinstance(type_, Con) and parameters):
             if statics:
                 raise StaticArgumentError(f"`{self.name}` has no static parameters")
             return type_
-        *terms, result = type_.arguments
-        plain = _static_names(type_)
+        plain = [parameter.name for parameter in parameters]
         unknown = statics.keys() - set(plain)
         if unknown:
             raise StaticArgumentError(
                 f"`{self.name}` has no static parameter `{min(unknown)}`", span=self.place,
                 expected=", ".join(plain),
             )  # fmt: skip
-        parameters = zip(type_.name[1:-1].split(","), plain, terms, strict=True)
         # What says the most first: `kv = 2` before `groups * kv = 4`, which has several solutions.
-        for parameter, key, term in sorted(parameters, key=lambda p: not _is_variable(p[2])):
-            default = parameter.partition("=")[2]
-            given = statics.get(key, int(default) if default else None)
+        for key, default, term in sorted(parameters, key=lambda p: not _is_variable(p.term)):
+            given = statics.get(key, default)
             if given is not None:
                 value = Dim.of(given) if isinstance(given, int) else shape(*given)
                 solver.unify(term, value, Origin(self.place, f"static argument `{key}`"))
-        return result
+        return type_.arguments[-1]
 
     def _fit(self, solver: AxonSolver, parameter: Term, value: Any, what: str) -> None:
         found = type_of(value, parameter, solver)
@@ -168,12 +166,6 @@ def _is_variable(term: Term) -> bool:
     return isinstance(term, Dim) and term.sole_variable is not None
 
 
-def _static_names(type_: Term) -> list[str]:
-    if not (isinstance(type_, Con) and type_.name.startswith("{")):
-        return []
-    return [text.partition("=")[0].lstrip(".") for text in type_.name[1:-1].split(",")]
-
-
 def type_of(value: Any, parameter: Term, solver: AxonSolver) -> Term | None:
     """The type of an actual argument; None for functions and datatypes, which aren't checked.
 
@@ -203,10 +195,4 @@ def contract(signature: str) -> Contract:
     It may have static parameters in front (`{h} ...`) and conditions behind (`where n >= 2`), as
     the signatures of the prelude do. Raises TawaError if it can't be read.
     """
-    text = signature.strip()
-    statics, body = ("", text)
-    if text.startswith("{"):
-        head, _, body = text.partition("}")
-        statics = head + "}"
-    checked = axon().check(f"val contract{statics} : {body}", "<contract>")
-    return Contract("contract", checked.schemes["contract"], (), Span("<contract>", 1, 0))
+    return Contract("contract", read_signature(signature, "contract"), (), Span("<contract>", 1, 0))

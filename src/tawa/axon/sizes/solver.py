@@ -62,7 +62,7 @@ class AxonSolver(SolverState):
     def successor(self) -> AxonSolver:
         """A new solver with the same declared variables."""
         solver = type(self)()
-        solver.declared = self.declared
+        solver.declared, solver.size_kind = self.declared, self.size_kind
         return solver
 
     def unify_other(self, left: Term, right: Term, origin: Origin) -> None:
@@ -139,7 +139,7 @@ class AxonSolver(SolverState):
         if not right.items:
             self.equate_shapes(constraint.result, constraint.left, origin)
             return True
-        stack, rows, result = self.fresh_shape(), self.fresh_dim(), self.fresh_shape()
+        stack, rows, result = self.fresh_shape(), self.fresh_size(), self.fresh_shape()
         self.equate_shapes(constraint.left, append(stack, Shape((rows,))), origin)
         self.equate_shapes(constraint.result, append(result, Shape((rows,))), origin)
         self.demand(Broadcast(stack, right, result, origin))

@@ -36,6 +36,9 @@ class SolverState(Solver):
     a dimension that depends on a declared one is expressed by it, never the other way round.
     """
 
+    size_kind = "dim"
+    """The kind of sizes of which nothing else is known: of arrays without elements, `"count"`."""
+
     def __init__(self) -> None:
         super().__init__()
         self.declared: set[Variable] = set()
@@ -49,6 +52,10 @@ class SolverState(Solver):
     def fresh_dim(self, hint: str | None = None) -> Dim:
         """A new unknown dimension, at least 1."""
         return Dim.of(self.fresh("dim", hint))
+
+    def fresh_size(self) -> Dim:
+        """A new unknown dimension of the kind that sizes are here."""
+        return Dim.of(self.fresh(self.size_kind))
 
     def fresh_count(self, hint: str | None = None) -> Dim:
         """A new unknown dimension, at least 0."""
@@ -253,7 +260,7 @@ class SolverState(Solver):
             reason = f"a tensor has at most {MOST_AXES} axes"
             raise Clash(Dim.of(rank), Dim.of(MOST_AXES), origin, reason)
         level = self.levels.get(variable, 0)
-        items = tuple(self.fresh_dim() for _ in range(rank))
+        items = tuple(self.fresh_size() for _ in range(rank))
         for item in items:
             self.levels[next(item.variables())] = level
         self.set_shape(variable, Shape(items), origin)

@@ -236,6 +236,10 @@ def check(
         typer.Option("--input", "-i", help="Sizes of an input: NAME=N,3,224,W (names are free)."),
     ] = None,
     values: Annotated[bool, typer.Option("--values", help="Print every value's shape.")] = False,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="A rule for an operator: 'my:Gate=t[..s, 2*n] -> t[..s, n]'."),
+    ] = None,
 ) -> None:
     """Infer the shapes in an ONNX model: outputs, and what is required of the inputs."""
     from tawa.axon.onnx.model import from_onnx
@@ -245,7 +249,8 @@ def check(
     for item in input_ or []:
         name, _, text = item.partition("=")
         dims[name] = _sizes(text)
-    loaded = from_onnx(model, dims or None)
+    rules = {name: text for name, _, text in (item.partition("=") for item in rule or [])}
+    loaded = from_onnx(model, dims or None, rules)
     shapes = loaded.shapes()
     printer = AxonPrinter()
     graph = loaded.model.graph
@@ -261,6 +266,8 @@ def check(
         typer.echo(f"output {entry.name} : {shapes.text(entry.name, printer)}")
     for requirement in shapes.requirements():
         typer.echo(f"requires {requirement}")
+    for remark in shapes.remarks():
+        typer.echo(f"remark {remark}")
 
 
 def _sizes(text: str) -> list[int | str]:

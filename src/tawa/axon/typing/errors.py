@@ -151,6 +151,24 @@ class RunTimeError(AxonError):
     )
 
 
+class BadRule(AxonError):
+    """A rule for an operator of a model's own can't be used."""
+
+    explanation = (
+        '`axon.from_onnx(model, rules={"my:Gate": ...})` takes a signature (`"t[..s, 2*n] -> '
+        't[..s, n]"`), or a function that is given the node and the shapes of its inputs, and '
+        "gives a list of the shapes of its outputs. An error in that function is shown with it."
+    )
+    example = (
+        "import onnx\n"
+        "from tawa import axon\n"
+        "value = onnx.helper.make_tensor_value_info('x', onnx.TensorProto.FLOAT, [1])\n"
+        "node = onnx.helper.make_node('Gate', ['x'], ['y'], domain='my')\n"
+        "model = onnx.helper.make_model(onnx.helper.make_graph([node], 'g', [value], []))\n"
+        "axon.from_onnx(model, rules={'my:Gate': '(t[n] -> t[n]) -> t[n]'})"
+    )
+
+
 class UnsupportedModel(AxonError):
     """An ONNX model can't be read."""
 

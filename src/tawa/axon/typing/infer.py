@@ -46,7 +46,7 @@ BOOLEAN = tensor(Con("bool"), Shape(()))
 PATTERNED = ("einsum", "rearrange")
 KINDS = {
     "type": "a type", "element": "an element type", "dim": "a size", "integer": "a size",
-    "shape": "a shape",
+    "count": "a size", "shape": "a shape",
 }  # fmt: skip
 """What variables of a kind stand for, in messages."""
 
@@ -181,7 +181,7 @@ class AxonInference(Inference):
                 one, other, found = (self._shape_named(name) for name in (left, right, result))
                 self.solver.require(MatrixProduct(one, other, found, origin))
             case x.StackCondition(whole, count, part):
-                number = Dim.of(self.named(count, "dim"))
+                number = Dim.of(self.named(count, self.solver.size_kind))
                 trees = (self.named(whole), self.named(part))
                 self.solver.require(Stacked(trees[0], number, trees[1], origin))
             case _:
@@ -249,13 +249,13 @@ class AxonInference(Inference):
             case x.DimNumber(value):
                 return Dim.of(value)
             case x.DimName(name, is_flexible):
-                variable = self.named(name, "dim")
+                variable = self.named(name, self.solver.size_kind)
                 if variable.kind == "dim" and not self._in_signature:
                     self._sizes.setdefault(variable, syntax.span)
                     self._flexible.update([variable] if is_flexible else ())
                 return Dim.of(variable)
             case x.DimWildcard():
-                return self.solver.fresh_dim()
+                return self.solver.fresh_size()
             case x.DimOperation():
                 return self._dim_operation(syntax)
             case x.DimCall(function, arguments) if function in ("max", "min"):
@@ -285,7 +285,7 @@ class AxonInference(Inference):
         return operations[syntax.operator]()
 
     def _exact(self, left: Dim, right: Dim, syntax: x.DimOperation) -> Dim:
-        quotient = self.solver.fresh_dim()
+        quotient = self.solver.fresh_size()
         self.agree(left, right * quotient, syntax.span, "division without a rest")
         return quotient
 
