@@ -4,14 +4,15 @@ Both start with the same values and see the same batches; the optimiser is AdamW
 losses of each step, and the milliseconds a step takes: on a GPU, PyTorch's is compiled by
 `torch.compile`, with a fused AdamW. With `--profile`, a step's time by kernel follows, for both;
 with `--plan`, only what Axon launches and moves is told, which needs no GPU. With `--seeds N`,
-PyTorch also trains N models of other initial values on the same batches, and the row says how far
-means of ten of Axon's losses leave the band of theirs, and each of theirs that of PyTorch's others.
-`--warm` only compiles, for both, into the caches on disk.
+both train N models, each from values of its own, on the same batches. The N runs of PyTorch span a
+band, and the row says how far means of ten losses of each run of Axon leave it, and those of each
+run of PyTorch the band of its others. `--warm` only compiles, for both, into the caches on disk.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ from tawa.axon.gpu.compile import plan_for_device
 from tawa.axon.gpu.graph.recompute import bytes_read
 
 RATE, DECAY = 3e-4, 0.1
+WARM_UP = 40
+"""Steps in which the rate rises to `RATE`."""
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,13 +56,20 @@ class Training:
     statics: dict[str, int] = field(default_factory=dict[str, int])
 
 
+def rate_of(number: int) -> float:
+    """The rate of a step."""
+    return RATE * min(1.0, (number + 1) / WARM_UP)
+
+
 def torch_step(model: nn.Module, device: str, compiles: bool) -> Step:
     """A step of training in PyTorch."""
     on_gpu = device != "cpu"
     optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=on_gpu)
     run = torch.compile(model) if compiles else model
+    numbers = itertools.count()
 
     def step(given: Tensor, wanted: Tensor) -> Tensor:
+        optimiser.param_groups[0]["lr"] = rate_of(next(numbers))
         with torch.autocast(device, torch.bfloat16):
             value = run(given, wanted)
         value.backward()
@@ -70,9 +80,8 @@ def torch_step(model: nn.Module, device: str, compiles: bool) -> Step:
     return step
 
 
-def axon_step(training: Training, weights: Any, device: str) -> Step:
-    """A step of training in Axon: on a GPU, or in the simulator."""
-    compiled = axon.compile(axon.load(training.program)["step"])
+def axon_step(training: Training, compiled: Any, weights: Any, device: str) -> Step:
+    """A step of training in Axon by its compiled program: on a GPU, or in the simulator."""
 
     def array(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -86,11 +95,13 @@ def axon_step(training: Training, weights: Any, device: str) -> Step:
     def zeros(value: Any) -> Any:
         return tuple(map(zeros, value)) if isinstance(value, tuple) else torch.zeros_like(value)
 
-    count = torch.zeros((), dtype=torch.int64, device=device)
-    now = [array(((count, zeros(weights), zeros(weights)), weights))]
-    rate, decay = (array(torch.tensor(n, device=device)) for n in (RATE, DECAY))
+    done = torch.zeros((), dtype=torch.int64, device=device)
+    now = [array(((done, zeros(weights), zeros(weights)), weights))]
+    rates = [array(torch.tensor(rate_of(n), device=device)) for n in range(WARM_UP)]
+    decay, numbers = array(torch.tensor(DECAY, device=device)), itertools.count()
 
     def step(given: Tensor, wanted: Tensor) -> Tensor:
+        rate = rates[min(next(numbers), WARM_UP - 1)]
         batch = rate, decay, now[0], array(given), array(wanted)
         value, now[0] = compiled(*batch, **training.statics)
         return torch.as_tensor(value)
@@ -129,14 +140,20 @@ def profile(step: Step, training: Training, device: str) -> list[tuple[str, int,
     return sorted(rows, key=lambda row: -row[2])
 
 
-def other_seeds(training: Training, count: int, steps: int, device: str) -> list[list[float]]:
-    """Losses of PyTorch's model from other initial values, by seed."""
-    found: list[list[float]] = []
-    for seed in range(1, count + 1):
+def other_seeds(
+    training: Training, compiled: Any, seeds: int, steps: int, device: str
+) -> list[dict[str, list[float]]]:
+    """Losses of both from the initial values of seeds after the first."""
+    found: list[dict[str, list[float]]] = []
+    for seed in range(1, seeds):
         torch.manual_seed(seed)
-        step = torch_step(training.make(device), device, compiles=False)
-        found.append(losses(step, training, steps, device)[0])
-        print(json.dumps({"seed": seed, "losses": found[-1]}), flush=True)
+        model = training.make(device)
+        each = {
+            "axon": axon_step(training, compiled, training.weights_of(model), device),
+            "torch": torch_step(model, device, compiles=False),
+        }
+        found.append({k: losses(step, training, steps, device)[0] for k, step in each.items()})
+        print(json.dumps({"seed": seed, **found[-1]}), flush=True)
     return found
 
 
@@ -148,6 +165,22 @@ def beyond_band(losses: list[float], band: list[list[float]], width: int = 10) -
 
     found, spans = means(losses), np.stack([means(values) for values in band])
     return float(np.maximum(spans.min(0) - found, found - spans.max(0)).clip(0).max())
+
+
+def said_of_seeds(runs: list[dict[str, list[float]]]) -> dict[str, Any]:
+    """How far each run leaves the band of PyTorch's (its own from the others'), and its end."""
+    band = [run["torch"] for run in runs]
+    others = [band[:n] + band[n + 1 :] for n in range(len(runs))]
+    return {
+        "beyond_band": [beyond_band(run["axon"], band) for run in runs],
+        "torch_beyond_others": [beyond_band(*both) for both in zip(band, others, strict=True)],
+        "largest_differences": [
+            max(abs(a - b) for a, b in zip(run["axon"], run["torch"], strict=True)) for run in runs
+        ],
+        "ends": {
+            name: [float(np.mean(run[name][-10:])) for run in runs] for name in ("axon", "torch")
+        },
+    }
 
 
 def print_profile(name: str, rows: list[tuple[str, int, float]]) -> None:
@@ -221,9 +254,11 @@ def compared(training: Training, arguments: argparse.Namespace, device: str) -> 
     row: dict[str, Any] = {"size": asdict(training.size), "steps": arguments.steps}
     if device == "cuda":
         row["device"] = torch.cuda.get_device_name()
+    compiled = axon.compile(axon.load(training.program)["step"])
+    compiles = device == "cuda" and not arguments.eager
     steps: dict[str, Callable[[], Step]] = {
-        "axon": lambda: axon_step(training, weights, device),
-        "torch": lambda: torch_step(model, device, device == "cuda"),
+        "axon": lambda: axon_step(training, compiled, weights, device),
+        "torch": lambda: torch_step(model, device, compiles),
     }
     for name, make in steps.items():
         step = make()
@@ -239,14 +274,10 @@ def compared(training: Training, arguments: argparse.Namespace, device: str) -> 
     one, other = row["axon"]["losses"], row["torch"]["losses"]
     row["largest_difference"] = max(abs(a - b) for a, b in zip(one, other, strict=True))
     row["ratio"] = round(row["torch"]["ms"] / row["axon"]["ms"], 3)
-    if arguments.seeds:
-        row["seeds"] = other_seeds(training, arguments.seeds, arguments.steps, device)
-        row["beyond_band"] = beyond_band(one, row["seeds"])
-        row["torch_beyond_band"] = beyond_band(other, row["seeds"])
-        runs = [other, *row["seeds"]]
-        row["each_beyond_others"] = [
-            beyond_band(each, runs[:n] + runs[n + 1 :]) for n, each in enumerate(runs)
-        ]
+    if arguments.seeds > 1:
+        runs = [{"axon": one, "torch": other}]
+        runs += other_seeds(training, compiled, arguments.seeds, arguments.steps, device)
+        row |= {"seeds": runs, **said_of_seeds(runs)}
     return row
 
 
@@ -260,7 +291,8 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
     parser.add_argument("--profile", action="store_true", help="a step's time by kernel")
     parser.add_argument("--plan", action="store_true", help="what a step launches and moves")
     parser.add_argument("--warm", action="store_true", help="only compile, into caches on disk")
-    parser.add_argument("--seeds", type=int, default=0, help="more models of PyTorch, for a band")
+    parser.add_argument("--seeds", type=int, default=1, help="models that both train, for a band")
+    parser.add_argument("--eager", action="store_true", help="PyTorch does not compile")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     size = small if arguments.small else full
@@ -279,7 +311,7 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
         warm(training, device)
         return
     row = compared(training, arguments, device)
-    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_band", "each_beyond_others")
+    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_others", "ends")
     print(json.dumps({key: row[key] for key in told if key in row}), flush=True)
     if arguments.out:
         with arguments.out.open("a") as out:

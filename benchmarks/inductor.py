@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from rows import Run
 from torch import Tensor, nn
+from torch._inductor import config as inductor_config
 from torch._inductor.utils import fresh_cache
 
 import tawa
@@ -113,8 +114,11 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--most", type=int, help="configurations of a product that are measured")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
-    run(parser.parse_args())
+    arguments = parser.parse_args()
+    with inductor_config.patch({"test_configs.max_mm_configs": arguments.most}):
+        run(arguments)
 
 
 if __name__ == "__main__":
