@@ -3,9 +3,9 @@
     python benchmarks/axon_gpt2.py --out rows.jsonl     # 124M parameters, on a GPU
     python benchmarks/axon_gpt2.py --small              # in the simulator
 
-The batches are sentences of a random chain of tokens. Weights and what is between the layers are
-f32, products and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row has,
-and what the options are for.
+The batches are sentences of a random chain of a few tokens. Weights and what is between the layers
+are f32, products and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row
+has, and what the options are for.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ from torch.nn import functional as F
 
 STD = 0.02
 """Of the initial weights."""
+
+
+USED = 1024
+"""Tokens of the vocabulary that the sentences have: few enough to be learned in 200 steps."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +153,12 @@ def weights_of(model: GPT2) -> Any:
 
 
 def batches(size: Size, device: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Sentences in which each token is followed by one of eight."""
+    """Sentences of `USED` tokens, in which each is followed by one of eight."""
     random = torch.Generator().manual_seed(1)
-    follows = torch.randint(size.vocabulary, (size.vocabulary, 8), generator=random)
-    table = follows.numpy()
+    used = min(USED, size.vocabulary)
+    table = torch.randint(used, (used, 8), generator=random).numpy()
     while True:
-        first = torch.randint(size.vocabulary, (size.batch,), generator=random)
+        first = torch.randint(used, (size.batch,), generator=random)
         choices = torch.randint(8, (size.context, size.batch), generator=random)
         tokens = [first.numpy()]
         for choice in choices.numpy():
