@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -12,6 +13,7 @@ from onnx import TensorProto, helper
 from tawa.axon.onnx.context import Context
 from tawa.axon.onnx.progressions import Block, Progression, stretched
 from tawa.axon.onnx.provided import EXACT_UP_TO, Number, out_of, shared_kind
+from tawa.axon.onnx.quotients import in_floats, is_quotient, made, quotient_of, to_integer
 from tawa.axon.onnx.values import MAX_CONTENTS, Array, Dims, Value, object_array
 from tawa.axon.sizes.choices import largest, smallest
 from tawa.axon.sizes.dims import ONE, ZERO, Dim, exact_quotient, total
@@ -37,7 +39,7 @@ def integral(value: Value) -> Array | None:
     if value.contents is None or not is_float(value):
         return value.symbolic()
     if value.contents.dtype == object:
-        return value.contents
+        return None if any(map(is_quotient, value.contents.ravel())) else value.contents
     numbers = value.contents.ravel().astype(np.float64)
     limit = EXACT_UP_TO[value.element]
     if not np.all(np.isfinite(numbers) & (numbers == np.floor(numbers)) & (abs(numbers) <= limit)):
@@ -76,16 +78,35 @@ def are_long(value: Value) -> bool:
 
 def cast_sizes(context: Context, contents: Array, target: int) -> Array | None:
     """Contents that depend on sizes in another element type; None if it may not hold them."""
-    if target in WIDE_INTEGERS:
+    has_fractions = any(map(is_quotient, contents.ravel()))
+    if target in WIDE_INTEGERS and not has_fractions:
         return contents
-    if target not in EXACT_UP_TO:
+    if target not in EXACT_UP_TO and target not in WIDE_INTEGERS:
         return None
     found: list[Dim] = []
     for item in contents.ravel():
         dim = context.solver.dim(Dim.of(item))
+        if is_quotient(dim):
+            cast = _cast_quotient(context, dim, target)
+            if cast is None:
+                return None
+            found.append(cast)
+            continue
         kind = shared_kind(context.solver, (dim,))
         found.append(held(context, context.provided.number(dim), target, kind, (dim,)))
     return listed(found, contents.shape, target)
+
+
+def _cast_quotient(context: Context, dim: Dim, target: int) -> Dim | None:
+    """A float with a fraction in another element type."""
+    known = quotient_of(context, dim, context.value(0).element)
+    if known is None:
+        return None
+    made_of = ("Cast", target, dim)
+    if target in EXACT_UP_TO:
+        return context.provided.float_with(in_floats(known, target), context.solver, made_of)
+    kind = "count" if known.is_natural else "integer"
+    return context.provided.dim(to_integer("Cast", known), context.solver, kind, made_of)
 
 
 def _quotient(a: Dim, b: Dim) -> Dim | None:
@@ -120,25 +141,64 @@ GROWING = ("Relu", "Floor", "Ceil", "Round", "Add", "Sum", "Mul", "Max", "Min")
 
 def of_floats(context: Context) -> Array | None:
     """The contents of a float tensor made of floats that depend on sizes."""
-    of = ROUNDED.get(context.node.op_type)
     values = [context.value(index) for index in range(len(context.inputs))]
-    arrays = [integral(value) for value in values]
-    known = [array for array in arrays if array is not None]
-    if of is None or len(known) < len(arrays):
+    arrays = [value.contents for value in values if value.contents is not None]
+    if context.node.op_type not in ROUNDED or len(arrays) < len(values):
         return None
-    wide = np.broadcast_arrays(*known)
+    wide = np.broadcast_arrays(*arrays)
+    element = values[0].element
     found: list[Dim] = []
     for items in zip(*(array.ravel() for array in wide), strict=True):
-        dims = [context.solver.dim(item) for item in items]
-        numbers = [context.provided.number(dim) for dim in dims]
-        result = of(*(number.dim for number in numbers))
-        if result is None:
+        made = _made_of_integers(context, items, element)
+        made = _made_of_quotients(context, items, element) if made is None else made
+        if made is None:
             return None
-        sizes = tuple(chain.from_iterable(number.sizes for number in numbers))
-        grows = context.node.op_type in GROWING
-        kind = shared_kind(context.solver, dims) if grows else "integer"
-        found.append(held(context, Number(result, sizes), values[0].element, kind, dims))
-    return listed(found, wide[0].shape, values[0].element)
+        found.append(made)
+    return listed(found, wide[0].shape, element)
+
+
+def _integer(item: Any, element: int) -> Dim | None:
+    """A number of a float tensor, unless it has a fraction."""
+    if isinstance(item, Dim):
+        return None if is_quotient(item) else item
+    number = float(item)
+    is_whole = np.isfinite(number) and number == int(number)
+    return Dim.of(int(number)) if is_whole and abs(number) <= EXACT_UP_TO[element] else None
+
+
+def _made_of_integers(context: Context, items: Sequence[Any], element: int) -> Dim | None:
+    """What the node makes of floats without a fraction, if that has none either."""
+    integers = [_integer(item, element) for item in items]
+    dims = [context.solver.dim(dim) for dim in integers if dim is not None]
+    if len(dims) < len(integers):
+        return None
+    numbers = [context.provided.number(dim) for dim in dims]
+    result = ROUNDED[context.node.op_type](*(number.dim for number in numbers))
+    if result is None:
+        return None
+    sizes = tuple(chain.from_iterable(number.sizes for number in numbers))
+    grows = context.node.op_type in GROWING
+    kind = shared_kind(context.solver, dims) if grows else "integer"
+    return held(context, Number(result, sizes), element, kind, dims)
+
+
+def _made_of_quotients(context: Context, items: Sequence[Any], element: int) -> Dim | None:
+    """What the node makes of floats that may have a fraction."""
+    name = context.node.op_type
+    operands = [quotient_of(context, item, element) for item in items]
+    known = [operand for operand in operands if operand is not None]
+    if len(known) < len(operands):
+        return None
+    dims = [context.solver.dim(item) if isinstance(item, Dim) else float(item) for item in items]
+    made_of = (name, element, *dims)
+    if name in ("Floor", "Ceil"):
+        (of,) = known
+        number, kind = to_integer(name, of), "count" if of.is_natural else "integer"
+        number = number._replace(sizes=(*number.sizes, *out_of(element, (number.dim,))))
+        return context.provided.dim(number, context.solver, kind, made_of)
+    result = made(name, known)
+    return None if result is None else context.provided.float_with(
+        result, context.solver, made_of)  # fmt: skip
 
 
 # Progressions.

@@ -36,6 +36,42 @@ class Number(NamedTuple):
     sizes: tuple[Dim, ...] = ()
 
 
+QUOTIENT = "quotient"
+"""The kind of the variables that stand for floats with a fraction: they are no sizes."""
+
+
+class Quotient(NamedTuple):
+    """A float that is `numerator / divisor` but for rounding, where all of `sizes` are at least 1.
+
+    `rounded` are the numerators of what was rounded on the way, over the same divisor, in floats
+    that hold all integers up to `limit`. It is below 0 nowhere if it `is_natural`.
+    """
+
+    numerator: Dim
+    divisor: int
+    limit: int
+    is_natural: bool
+    rounded: tuple[Dim, ...] = ()
+    sizes: tuple[Dim, ...] = ()
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is an integer without an error."""
+        return self.divisor == 1 and not self.rounded
+
+    def conditions(self) -> Iterator[Dim]:
+        """What has to be at least 1 so that it lies between the integers around the quotient.
+
+        Each of `count` errors is below `(abs(x) + 1) / limit`, where `x` is what was rounded, and
+        their sum has to be below `1 / divisor`.
+        """
+        count = len(self.rounded)
+        room = self.limit - count * self.divisor
+        for size in self.rounded:
+            yield -size * count + room
+            yield size * count + room
+
+
 def out_of(element: int, numbers: Iterable[Dim]) -> Iterator[Dim]:
     """What has to be at least 1 so that floats of a type hold the numbers; nothing for integers."""
     limit = EXACT_UP_TO.get(element)
@@ -52,6 +88,8 @@ class Provided:
     definitions: dict[Variable, Number] = field(default_factory=dict[Variable, Number])
     named: dict[object, Dim] = field(default_factory=dict[object, Dim])
     """The dimensions of such variables by what they were made of."""
+    quotients: dict[Variable, Quotient] = field(default_factory=dict[Variable, Quotient])
+    """What variables stand for that are no integers."""
 
     def number(self, dim: Dim) -> Number:
         """What a dimension is, and where: without variables that stand for other numbers."""
@@ -89,6 +127,15 @@ class Provided:
             self.named[made_of] = found
         return found
 
+    def float_with(self, quotient: Quotient, solver: AxonSolver, made_of: object) -> Dim:
+        """What stands for a float with a fraction in the contents of a tensor."""
+        found = self.named.get(made_of)
+        if found is None:
+            variable = solver.fresh(QUOTIENT)
+            self.quotients[variable] = quotient
+            found = self.named[made_of] = Dim.of(variable)
+        return found
+
     def open(self, sizes: Iterable[Dim], solver: AxonSolver) -> list[Dim]:
         """The conditions that don't provably hold."""
         lows = ((size, solver.least(solver.dim(size))) for size in dict.fromkeys(sizes))
@@ -97,11 +144,11 @@ class Provided:
     @contextmanager
     def supposed(self) -> Generator[None]:
         """Forget afterwards what is defined: it may hold in a branch only."""
-        before = dict(self.definitions), dict(self.named)
+        before = dict(self.definitions), dict(self.named), dict(self.quotients)
         try:
             yield
         finally:
-            self.definitions, self.named = before
+            self.definitions, self.named, self.quotients = before
 
 
 def shared_kind(solver: AxonSolver, dims: Iterable[Dim]) -> str:
