@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from plain_products import gemm
 
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.driver import choosing
+from tawa.driver import choosing, compiler
+from tawa.driver import compile_cache as kept
 from tawa.driver.choice.candidates import Candidate
 from tawa.driver.choice.choose import Ranking
 from tawa.driver.choice.model import Prediction
 from tawa.driver.choosing import Refusals, Refused, Rejected, fitted, loses
+from tawa.driver.compilation import Compilation
+from tawa.driver.compiler import compile_kernel, tile_level, tile_options
 from tawa.driver.neighbours import alone, beside
 from tawa.ir.decisions.assembling import CompiledForNeighbours
 from tawa.ir.decisions.choice import Chosen
+from tawa.partition.partition import Partition
 
 
 class Impossible(TawaError, group=True):
@@ -244,3 +249,47 @@ def test_profiles_are_looked_up(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(choosing, "source_digest", lambda name, store: "another")
     choosing.profile_for(*parts, "a")
     assert looked[4:] == ["a"]
+
+
+GEMM = ("desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", "i32")
+
+
+@pytest.mark.parametrize("other", [{}, {"num_stages": 3}, {"consumers": 1}, {"num_warps": 8}])
+def test_what_was_looked_at_is_compiled(
+    other: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program is read once, and divided once if it is compiled as it was looked at."""
+    done: list[str] = []
+    monkeypatch.setattr(compiler, "_LAST", [])
+    divide, lower = Partition.apply, compiler.lower_to_tile
+    monkeypatch.setattr(Partition, "apply", lambda *a: (done.append("divided"), divide(*a))[1])
+    monkeypatch.setattr(
+        compiler, "lower_to_tile", lambda *a, **k: (done.append("read"), lower(*a, **k))[1]
+    )
+    found: list[Any] = []
+    for looked_at in (False, True):
+        monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path / str(looked_at)))
+        request = gemm.request(*GEMM)
+        parts = gemm, request.types, request.constants
+        if looked_at:
+            choosing.profile_for(*parts, request.options, kept.key_of(*parts, request.options))
+        asked = replace(request.options, **other)
+        for _ in range(2):  # the second one is on disk
+            compiled = compile_kernel(*parts, asked)
+        found.append((compiled.stages, compiled.remarks))
+    assert found[0] == found[1]
+    again = (["read"] if "num_warps" in other else []) + (["divided"] if other else [])
+    assert done == ["read", "divided", "read", "divided", *again]
+
+
+def test_what_the_tile_level_depends_on() -> None:
+    """`tile_options` has all options that it reads: the others are not even there."""
+    asked = tile_options(Options(num_warps=8, num_stages=5, enable_reflect_ftz=False))
+    assert asked == Options(num_warps=8, enable_reflect_ftz=False)
+    names = "num_warps", "default_dot_input_precision", "enable_reflect_ftz", "same_array"
+    only = SimpleNamespace(**{name: getattr(asked, name) for name in names})
+    request = gemm.request(*GEMM)
+    work = Compilation(cast("Any", only))
+    module = tile_level(work, gemm, request.types, request.constants)
+    plain = tile_level(Compilation(asked), gemm, request.types, request.constants)
+    assert str(module) == str(plain)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -19,7 +19,8 @@ from tawa.codegen.shared_memory import SharedMemoryExceeded
 from tawa.driver.candidates import Candidate, Scheduled, Tried
 from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
-from tawa.driver.pipeline import choosing, passes, sizing
+from tawa.driver.pipeline import choosing, dividing, passes, sizing
+from tawa.ir.contracts import Pass
 from tawa.ir.decisions.assembling import AttemptLeftOut, AttemptRejected
 from tawa.ir.decisions.decision import Decision, Decisions
 from tawa.pipeline.depths import Depths
@@ -64,6 +65,15 @@ def spilled_bytes(product: Assembled) -> int:
     return sum(usage.spill_stores for usage in product.report.functions)
 
 
+@dataclass(frozen=True)
+class Divided:
+    """A program with its roles, as partition leaves it; passes after it may change the module."""
+
+    module: ModuleOp
+    decided: Sequence[Decision]
+    """What was decided up to there."""
+
+
 @dataclass
 class Attempts:
     """The attempts of one compilation, from its tile module."""
@@ -71,6 +81,8 @@ class Attempts:
     compilation: Compilation
     name: str
     tile: ModuleOp
+    divided: Divided | None = None
+    """The same program with its roles, if it was divided before."""
     unscheduled: ModuleOp | None = None
     """The aref module up to the first pass whose choices an attempt may make otherwise."""
     once: list[Decision] = field(default_factory=list[Decision])
@@ -148,12 +160,20 @@ class Attempts:
         steps = passes("aref", work.options, decided, slack)
         first = choosing(steps)
         if self.unscheduled is None:
-            self.unscheduled = work.run(steps[:first], self.tile.clone(), goes_on=True)
+            self.unscheduled = self._unscheduled(steps[:first], decided)
             self.once = [*decided.made]
         before = len(decided.made)
         module = work.run([steps[first]], self.unscheduled.clone(), goes_on=True)
         work.took("aref", begin)
         return Scheduled(slack, decided, module, tuple(decided.made[before:]))
+
+    def _unscheduled(self, steps: Sequence[Pass], decided: Decisions) -> ModuleOp:
+        """The aref module up to the schedule, from the roles where they are known."""
+        if self.divided is None:
+            return self.compilation.run(steps, self.tile.clone(), goes_on=True)
+        decided.made += self.divided.decided
+        rest = steps[dividing(steps) + 1 :]
+        return self.compilation.run(rest, self.divided.module, goes_on=True)
 
     def lowered(self, scheduled: Scheduled) -> Candidate:
         """aref -> CUDA text; a depth that was free and does not fit is chosen smaller.

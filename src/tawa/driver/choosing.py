@@ -15,6 +15,7 @@ from tawa.base.attempts import NO_SLACK
 from tawa.base.errors import TawaError
 from tawa.base.import_closure import source_digest
 from tawa.base.options import Options
+from tawa.driver import compile_cache as kept
 from tawa.driver.choice.choose import Ranking
 from tawa.driver.choice.profile import Profile
 from tawa.ir.decisions.choice import Chosen, Considered
@@ -72,25 +73,30 @@ def _profiled(
 
     Without products it is one role whatever is chosen, and is not divided.
     """
+    from tawa.driver.attempts import Divided
     from tawa.driver.choice.profiling import multiplies, profile_of
     from tawa.driver.compilation import Compilation
-    from tawa.driver.compiler import keep_for_compiling, tile_level
-    from tawa.driver.pipeline import passes
+    from tawa.driver.compiler import LookedAt, keep_for_compiling, tile_level, tile_options
+    from tawa.driver.pipeline import dividing, passes
     from tawa.ir.decisions.decision import Decisions
-    from tawa.partition.partition import Partition
 
     plain = replace(options, persistent=None, deal=1, timeline=False)
-    work = Compilation(plain)
+    work, decided = Compilation(plain), Decisions()
     tile = tile_level(work, fn, types, constants)
-    if key is not None and plain == options:
-        keep_for_compiling(key, tile)
+    found = LookedAt(tile, kept.key_of(fn, types, constants, tile_options(plain)))
     if not multiplies(tile):
-        return profile_of(tile, tile, plain.machine)
-    steps = passes("aref", plain, Decisions(), NO_SLACK)
-    at = next(i for i, step in enumerate(steps) if isinstance(step, Partition))
-    program = work.run(steps[:at], tile)
-    roles = work.run([steps[at]], program.clone())
-    return profile_of(program, roles, plain.machine)
+        profile = profile_of(tile, tile, plain.machine)
+    else:
+        steps = passes("aref", plain, decided, NO_SLACK)
+        at = dividing(steps)
+        program = work.run(steps[:at], tile.clone(), goes_on=True)
+        roles = work.run([steps[at]], program.clone())
+        profile = profile_of(program, roles, plain.machine)
+        if key is not None and plain == options:
+            found = replace(found, divided=Divided(roles, decided.made), key=key)
+    if key is not None:
+        keep_for_compiling(found)
+    return profile
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tawa.base.kernel_spec import KernelSpec
 from tawa.base.locks import one_at_a_time
 from tawa.base.options import Options
 from tawa.driver import compile_cache as kept
-from tawa.driver.attempts import Attempts
+from tawa.driver.attempts import Attempts, Divided
 from tawa.driver.compilation import Built, Compilation, silent
 from tawa.driver.compiled import Compiled, StageNotReadable, read_module, spec_of
 from tawa.driver.neighbours import beside
@@ -72,8 +72,11 @@ def compile_kernel(
     work = Compilation(options, dump_dir, dict(override or {}), report=report)
     if start is not None:
         return resume(fn.__name__, start, work)
-    module = _kept(key) or tile_level(work, fn, signature, constexprs)
-    built = _from_level(work, fn.__name__, "tile", module)
+    plain_key = partial(kept.key_of, fn, signature, constexprs, tile_options(options))
+    known = _looked_at(key, plain_key)
+    if known is None:
+        known = LookedAt(tile_level(work, fn, signature, constexprs), "")
+    built = _from_level(work, fn.__name__, "tile", known.tile, known.divided)
     if not override:
         built = beside(built, options, partial(_from_tile, fn.__name__, dump_dir))
     compiled = built.compiled()
@@ -82,12 +85,14 @@ def compile_kernel(
     return compiled
 
 
-def _from_level(work: Compilation, name: str, level: str, module: ModuleOp) -> Built:
-    """Go on from a level to machine code."""
+def _from_level(
+    work: Compilation, name: str, level: str, module: ModuleOp, divided: Divided | None = None
+) -> Built:
+    """Go on from a level to machine code; a program at the tile level may be `divided` already."""
     module = work.replaced(level, module)
     work.keep(level, module)
     if level == "tile":
-        return reassembled(work, Attempts(work, name, module).best())
+        return reassembled(work, Attempts(work, name, module, divided).best())
     if level == "aref":
         module = work.replaced("hopper", work.level("hopper", module.clone()))
         work.keep("hopper", module)
@@ -132,19 +137,44 @@ def resume(name: str, start: tuple[str, str], work: Compilation) -> Compiled:
     return work.assemble(name, text, spec).compiled()
 
 
-_LOOKED_AT: dict[str, ModuleOp] = {}
-"""The program that was looked at last, by its kernel's key: mostly the next to be compiled."""
+@dataclass
+class LookedAt:
+    """A program that was looked at before a kernel is compiled: mostly the next to be."""
+
+    tile: ModuleOp
+    """Not changed any more, and the same for all options with the same `tile_options`."""
+    tile_key: str
+    """The key of the kernel with these options alone."""
+    divided: Divided | None = None
+    """Its roles, until a compilation takes them: later passes change them."""
+    key: str = ""
+    """The key of the kernel whose roles they are."""
 
 
-def keep_for_compiling(key: str, tile: ModuleOp) -> None:
-    """Keep a program of the first level for the kernel of this key, if that is compiled next."""
-    _LOOKED_AT.clear()
-    _LOOKED_AT[key] = tile.clone()
+_LAST: list[LookedAt] = []
+"""The program that was looked at last."""
 
 
-def _kept(key: str | None) -> ModuleOp | None:
-    """The program of a kernel, if it is the one that was looked at last."""
-    return _LOOKED_AT.pop(key, None) if key is not None else None
+def keep_for_compiling(looked_at: LookedAt) -> None:
+    """Keep a program for the kernel that is compiled next, if it is of this one."""
+    _LAST[:] = [looked_at]
+
+
+def tile_options(options: Options) -> Options:
+    """The options that the first level depends on; the others as they are by default."""
+    names = "num_warps", "default_dot_input_precision", "enable_reflect_ftz", "same_array"
+    return Options(**{name: getattr(options, name) for name in names})
+
+
+def _looked_at(key: str | None, tile_key: Callable[[], str]) -> LookedAt | None:
+    """What is known of a kernel with its program, if that is the one that was looked at last."""
+    last = _LAST[0] if key is not None and _LAST else None
+    if last is None or last.tile_key != tile_key():
+        return None
+    divided = last.divided if last.key == key else None
+    if divided is not None:
+        last.divided = None
+    return replace(last, divided=divided)
 
 
 def tile_level(

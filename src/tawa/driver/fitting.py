@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
+from tawa.base.locks import one_at_a_time
 from tawa.base.options import Options
 from tawa.driver import compile_cache as kept
 from tawa.driver.choice.candidates import is_open
@@ -48,6 +49,7 @@ class Fitting:
         numbers = tuple((n, v) for n, v in given if type(v) is int and n in self.types)
         return Sizes(found, numbers).rounded
 
+    @one_at_a_time
     def fitted(self, sizes: Sizes | None) -> Fitted:
         """The kernel compiled for a launch. Raises what compiling as written raises."""
         ranked = self.rank(sizes) if sizes is not None else None

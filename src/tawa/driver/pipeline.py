@@ -182,6 +182,11 @@ def hopper(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
     ]
 
 
+def dividing(steps: Sequence[Pass]) -> int:
+    """The number of the pass that divides a program into roles."""
+    return next(i for i, step in enumerate(steps) if isinstance(step, Partition))
+
+
 def choosing(steps: Sequence[Pass]) -> int:
     """The number of the first pass whose choices an attempt may make otherwise."""
     return next(i for i, step in enumerate(steps) if isinstance(step, ScheduleLoops))
