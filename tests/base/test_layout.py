@@ -74,7 +74,7 @@ def test_accumulators_follow_the_register_fragments_of_wgmma(columns):
 
 def test_a_register_map_stays_inside_each_thread():
     whole = accumulator((128, 64), 8)
-    assert register_map(whole, whole, (0, 1)) == list(range(whole.registers))
+    assert register_map(whole, whole, (0, 1)) == tuple(range(whole.registers))
     assert register_map(whole, blocked((128, 64), 8, 4), (0, 1)) is None
 
 

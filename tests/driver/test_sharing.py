@@ -56,9 +56,6 @@ class Built:
     def module(self, _level: str) -> Any:
         return self
 
-    def clone(self) -> Any:
-        return self
-
 
 @dataclass
 class Work:
@@ -114,6 +111,7 @@ def of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reassembling, "may_share", lambda module: module.stages != {"no": ""})
     monkeypatch.setattr(reassembling.Occupancy, "of", lambda *given: Taken())
     monkeypatch.setattr(reassembling, "spec_of", lambda _module: Spec())
+    monkeypatch.setattr(reassembling, "copied", lambda module: module)
 
 
 CLEAN, SPILLED = (), ("a spill",)

@@ -26,7 +26,7 @@ def blinded() -> Generator[None]:
         (ModuleOp, "__str__", refuse),
         (decision.Decision, "__str__", refuse),
         (decision, "remarks", lambda _made: ()),
-        (compilation, "text_of", lambda stage: stage if isinstance(stage, str) else ""),
+        (compilation, "text_of", lambda stage, _kept=None: stage if isinstance(stage, str) else ""),
     ]
     with ExitStack() as poisoned:
         for where, name, instead in changes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -88,6 +89,13 @@ class Layout:
     reg: Modes
     lane: Modes
     warp: Modes
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.shape, self.reg, self.lane, self.warp))
 
     @property
     def registers(self) -> int:
@@ -450,7 +458,10 @@ def in_runs(shape: tuple[int, ...], warps: int, vector: int, dim: int, axis: int
     return Layout(shape, *kept)
 
 
-def register_map(source: Layout, result: Layout, dims: tuple[int | None, ...]) -> list[int] | None:
+@lru_cache(maxsize=1 << 12)
+def register_map(
+    source: Layout, result: Layout, dims: tuple[int | None, ...]
+) -> Sequence[int] | None:
     """For each register of `result`, the register of `source` with the same element, or None.
 
     `dims[d]` is the result's dimension that source dimension `d` equals, or None where it has
@@ -469,4 +480,4 @@ def register_map(source: Layout, result: Layout, dims: tuple[int | None, ...]) -
     found = [position.get(int(k), -1) for k in want_key[0]]
     if -1 in found or not (have_key[:, found] == want_key).all():
         return None
-    return found
+    return tuple(found)

@@ -47,7 +47,7 @@ class SpanAttr(ParametrizedAttribute):
 
     def __init__(self, span: Span) -> None:
         numbers = (span.line, span.column, span.end_line, span.end_column)
-        super().__init__(StringAttr(span.file), *(IntAttr(number) for number in numbers))
+        super().__init__(_file(span.file), *map(_number, numbers))
 
     @property
     def span(self) -> Span:
@@ -82,6 +82,11 @@ class SpanAttr(ParametrizedAttribute):
                 printer.print_string_literal(span.file)
             numbers = (span.line, span.column, span.end_line, span.end_column)
             printer.print_string("".join(f", {number}" for number in numbers))
+
+
+_file = lru_cache(maxsize=1 << 8)(StringAttr)
+_number = lru_cache(maxsize=1 << 12)(IntAttr)
+"""Parts that many places share."""
 
 
 @lru_cache(maxsize=1 << 14)

@@ -212,13 +212,13 @@ class LowerToHopper:
         copying = {
             op.ref: SM_90A.lanes * group.warps.value.data
             for group in groups
-            for op in group.walk()
+            for op in every(group)
             if isinstance(op, aref.CopyInto)
         }
         readers = {
             op.ref: group
             for group in groups
-            for op in group.walk()
+            for op in every(group)
             if isinstance(op, aref.GetEnter)
         }
         for create in created:
@@ -368,7 +368,7 @@ def _addresses(group: aref.WarpGroup) -> int:
     """Addresses that a copying role's thread has at hand in an iteration of its innermost loop."""
     layouts = Layouts(group, AxisAnalysis())
     found: dict[Block | None, int] = {}
-    for op in group.walk():
+    for op in every(group):
         if isinstance(op, aref.CopyInto) and REGULAR not in op.attributes:
             layout, count = layouts.copied(op)
             found[op.parent] = found.get(op.parent, 0) + layout.registers // count
@@ -387,7 +387,7 @@ def _held_together(group: aref.WarpGroup) -> int:
     """Registers a thread needs at least: for what a block's loop carries, and one product more."""
     carried: dict[Block, list[int]] = {}
     others: dict[Block, int] = {}
-    for op in group.walk():
+    for op in every(group):
         if isinstance(op, aref.DotIssue) and not _goes_on(op) and (block := op.parent) is not None:
             size = words_of(op.result.type)
             if isinstance(op.accumulator, BlockArgument) and op.accumulator.owner is block:
@@ -403,7 +403,7 @@ def _held_together(group: aref.WarpGroup) -> int:
 def _accumulators(group: aref.WarpGroup) -> int:
     """Registers a thread of the group needs for the accumulators of one block's products."""
     sizes: dict[Block | None, list[int]] = {}
-    for op in group.walk():
+    for op in every(group):
         if isinstance(op, aref.DotIssue) and not _goes_on(op):
             sizes.setdefault(op.parent, []).append(words_of(op.result.type))
     warps = group.warps.value.data

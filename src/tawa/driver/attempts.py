@@ -21,6 +21,7 @@ from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
 from tawa.driver.pipeline import choosing, dividing, passes, sizing
 from tawa.ir.contracts import Pass
+from tawa.ir.copying import copied
 from tawa.ir.decisions.assembling import AttemptLeftOut, AttemptRejected
 from tawa.ir.decisions.decision import Decision, Decisions
 from tawa.pipeline.depths import Depths
@@ -163,14 +164,14 @@ class Attempts:
             self.unscheduled = self._unscheduled(steps[:first], decided)
             self.once = [*decided.made]
         before = len(decided.made)
-        module = work.run([steps[first]], self.unscheduled.clone(), goes_on=True)
+        module = work.run([steps[first]], copied(self.unscheduled), goes_on=True)
         work.took("aref", begin)
         return Scheduled(slack, decided, module, tuple(decided.made[before:]))
 
     def _unscheduled(self, steps: Sequence[Pass], decided: Decisions) -> ModuleOp:
         """The aref module up to the schedule, from the roles where they are known."""
         if self.divided is None:
-            return self.compilation.run(steps, self.tile.clone(), goes_on=True)
+            return self.compilation.run(steps, copied(self.tile), goes_on=True)
         decided.made += self.divided.decided
         rest = steps[dividing(steps) + 1 :]
         return self.compilation.run(rest, self.divided.module, goes_on=True)

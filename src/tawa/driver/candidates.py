@@ -15,6 +15,7 @@ from tawa.codegen.lower import sharing
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import Role, SharedWarpGroup
 from tawa.hopper.emit import emit
+from tawa.ir.copying import copied
 from tawa.ir.decisions.assembling import AttemptLeftOut, Why
 from tawa.ir.decisions.decision import Decision, Decisions, of_kind
 from tawa.ir.decisions.loops import LoopScheduled, NoSchedule
@@ -87,7 +88,7 @@ class Candidate:
         """The text, whatever the registers that roles keep."""
         if not self.kept:
             return self.text
-        module = self.module.clone()
+        module = copied(self.module)
         for role in _giving(module):
             role.registers = number(0)
         return emit(module)
@@ -170,5 +171,5 @@ def _leaves_as_much(other: Budget, now: Budget) -> bool:
 
 def _giving(module: ModuleOp) -> list[Role | SharedWarpGroup]:
     """Where threads give registers up, in order."""
-    roles = (op for op in module.walk() if isinstance(op, Role | SharedWarpGroup))
+    roles = (op for op in every(module) if isinstance(op, Role | SharedWarpGroup))
     return [role for role in roles if role.gives_up]

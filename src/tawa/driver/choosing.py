@@ -78,6 +78,7 @@ def _profiled(
     from tawa.driver.compilation import Compilation
     from tawa.driver.compiler import LookedAt, keep_for_compiling, tile_level, tile_options
     from tawa.driver.pipeline import dividing, passes
+    from tawa.ir.copying import copied
     from tawa.ir.decisions.decision import Decisions
 
     plain = replace(options, persistent=None, deal=1, timeline=False)
@@ -89,8 +90,8 @@ def _profiled(
     else:
         steps = passes("aref", plain, decided, NO_SLACK)
         at = dividing(steps)
-        program = work.run(steps[:at], tile.clone(), goes_on=True)
-        roles = work.run([steps[at]], program.clone())
+        program = work.run(steps[:at], copied(tile), goes_on=True)
+        roles = work.run([steps[at]], copied(program))
         profile = profile_of(program, roles, plain.machine)
         if key is not None and plain == options:
             found = replace(found, divided=Divided(roles, decided.made), key=key)

@@ -22,6 +22,7 @@ from tawa.hopper.emit import emit
 from tawa.ir.contracts import Pass
 from tawa.ir.decisions.assembling import CostsSpeed, EntryRegisters, NoLog
 from tawa.ir.decisions.decision import Decision, Decisions
+from tawa.ir.text import Kept
 from tawa.ir.verification import Verifier
 from tawa.runtime.compile_log import Finding
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
@@ -65,8 +66,9 @@ class Built:
     def compiled(self) -> Compiled:
         """The kernel as the user gets it, its stages printed."""
         texts: dict[str, str | bytes] = {}
+        kept: Kept = {}
         for stage, found in self.stages.items():
-            texts[stage] = text = text_of(found)
+            texts[stage] = text = text_of(found, kept)
             if isinstance(found, ModuleOp):
                 remember(stage, text, found)
         stages = {**texts, "ptx": self.product.ptx, "cubin": self.product.cubin}

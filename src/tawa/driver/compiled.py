@@ -24,6 +24,8 @@ if TYPE_CHECKING:  # a kernel that is launched needs no IR
     from xdsl.context import Context
     from xdsl.dialects.builtin import ModuleOp
 
+    from tawa.ir.text import Kept
+
 
 class StageNotReadable(TawaError):
     """A stage that was to replace the compiler's own cannot be read."""
@@ -291,13 +293,16 @@ class Compiled:
         return written
 
 
-def text_of(stage: ModuleOp | str) -> str:
-    """A stage as the text that is kept for the user. Nothing is chosen by what it says."""
+def text_of(stage: ModuleOp | str, kept: Kept | None = None) -> str:
+    """A stage as the text that is kept for the user. Nothing is chosen by what it says.
+
+    `kept` are texts of attributes, which a kernel's levels share.
+    """
     if isinstance(stage, str):
         return stage
     from tawa.ir.text import text_of_op
 
-    return text_of_op(stage)
+    return text_of_op(stage, kept)
 
 
 LATEST = 6

@@ -31,6 +31,9 @@ from tawa.hopper.emit import SPEC_LINE
 from tawa.hopper.recording.instrument import Instrument, disturbed
 from tawa.ir.decisions.assembling import Assembled
 from tawa.ir.decisions.decision import Decisions
+from tawa.ir.instances import ask_bases
+
+ask_bases()
 
 
 @one_at_a_time

@@ -11,6 +11,7 @@ from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
 from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
 from tawa.hopper.passes.occupancy import Occupancy, ShareMultiprocessor, may_share
+from tawa.ir.copying import copied
 from tawa.ir.decisions.assembling import RegistersForMore
 from tawa.runtime.bounded_ptx import bounded
 
@@ -29,7 +30,7 @@ def spills(built: Built) -> list[str]:
 
 def defined(work: Compilation, built: Built) -> Built:
     """The kernel with defined registers and narrow products, if it has any and spills no more."""
-    module = built.module("hopper").clone()
+    module = copied(built.module("hopper"))
     before = len(work.decided.made)
     first, *_ = spills(built)
     work.run([DefineRegisters(work.decided, first), NarrowProducts(work.decided, first)], module)
@@ -77,7 +78,7 @@ def _fuller(
     good = product is not None and not product.report.findings()
     if product is not None and not good and not whole:
         return None
-    shared = module.clone()
+    shared = copied(module)
     work.run([ShareMultiprocessor(ctas)], shared)
     if product is None or not good:
         fuller = work.finish(built.name, shared)

@@ -70,8 +70,9 @@ class Map(IRDLOperation):
         types = [value.type for value in values]
         wanted = None if result_type is None else element_of(result_type)
         element = FUNCTIONS[function].result_type([element_of(t) for t in types], wanted)
-        super().__init__(
-            operands=[values],
+        Operation.__init__(  # at once, not by what is declared of any op: most ops are maps
+            self,
+            operands=values,
             properties={"function": _named(function)},
             result_types=[with_element(types[0], element)],
         )

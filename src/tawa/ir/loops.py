@@ -10,6 +10,8 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.hints import isa
 
+from tawa.ir.walking import every
+
 
 def terminator(block: Block) -> Operation:
     """The last op of a block that has one."""
@@ -216,7 +218,7 @@ class _Marks:
 
 def _marked(top: Block, is_root: Callable[[Operation], bool]) -> _Marks:
     marks = _Marks(top)
-    for op in top.walk():
+    for op in every(top):
         if is_root(op):
             marks.op(op)
     marks.run()

@@ -33,7 +33,7 @@ def _slice(loop: scf.WhileOp) -> set[SSAValue]:
             open_ += _carried(value, loop)
         elif loop.is_ancestor(value.owner):
             assert isinstance(value.owner, Operation)
-            open_ += [v for inner in value.owner.walk() for v in inner.operands]
+            open_ += [v for inner in every(value.owner) for v in inner.operands]
     return found
 
 

@@ -19,9 +19,14 @@ Top: TypeAlias = Operation | Block | Region
 def every(top: Top) -> list[Operation]:
     """All ops in `top`, itself included if it is one."""
     found: list[Operation] = []
-    if isinstance(top, Operation):
+    if isinstance(top, Block):
+        _of_block(top, found)
+    elif isinstance(top, Region):
+        _of_region(top, found)
+    else:
         found.append(top)
-    _collect(top, found)
+        for region in top.regions:
+            _of_region(region, found)
     return found
 
 
@@ -40,21 +45,21 @@ def _is(found: type[Any], kind: type[Any]) -> bool:
     return issubclass(found, kind)
 
 
-def _collect(top: Top, found: list[Operation]) -> None:
-    if isinstance(top, Block):
-        op = top.first_op
-        while op is not None:
-            found.append(op)
-            if op.regions:
-                _collect(op, found)
-            op = op.next_op
-    elif isinstance(top, Region):
-        for block in top.blocks:
-            _collect(block, found)
-    else:
-        for region in top.regions:
-            for block in region.blocks:
-                _collect(block, found)
+def _of_region(region: Region, found: list[Operation]) -> None:
+    block = region.first_block
+    while block is not None:
+        _of_block(block, found)
+        block = block.next_block
+
+
+def _of_block(block: Block, found: list[Operation]) -> None:
+    op = block.first_op
+    while op is not None:
+        found.append(op)
+        if op.regions:
+            for region in op.regions:
+                _of_region(region, found)
+        op = op.next_op
 
 
 def between(first: Operation, last: Operation) -> list[Operation]:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.ir.effects import FILLED, has_effect, is_collective, only_reads, touches
+from tawa.ir.walking import every
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import DescLoad
 
@@ -25,7 +26,7 @@ def producer_obstacle(
     `memory` is what the kernel writes. With `tiles`, the role has threads
     enough for tiles of addresses and masks; else it is one thread.
     """
-    for op in body.walk():
+    for op in every(body):
         if isinstance(op, DescLoad):
             return "the coordinates of a load depend on a tile that is loaded", op
         if not op.regions and not touches(op, FILLED):

@@ -25,6 +25,7 @@ from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
 from tawa.ir.boxes import REGULAR
 from tawa.ir.contracts import Contract
+from tawa.ir.copying import copied_region
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import (
     CopiedAhead,
@@ -50,7 +51,7 @@ from tawa.ir.properties import (
     TIDY,
     WIDE_SUMS,
 )
-from tawa.ir.walking import all_of, has
+from tawa.ir.walking import all_of, every, has
 from tawa.machine.chips import SM_90A
 from tawa.partition.in_place import descriptor_loads, load_after_acquire, load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
@@ -254,7 +255,7 @@ def _products(kernel: func.FuncOp) -> list[Dot]:
 
 def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
     """A copy of a kernel's body as a region without arguments or terminator."""
-    body = kernel.body.clone()
+    body = copied_region(kernel.body)
     block = body.block
     for old, new in zip(list(block.args), arguments, strict=True):
         old.replace_all_uses_with(new)
@@ -366,7 +367,7 @@ class Partition:
         self, kernel: func.FuncOp, pointers: Sequence[Load]
     ) -> tuple[list[RingPlan], set[int]]:
         """The rings, with those of `pointers`, and which of them a cluster shares."""
-        rings = plan_rings(kernel.walk(), pointers, together=self.options.load_together)
+        rings = plan_rings(every(kernel), pointers, together=self.options.load_together)
         shared: set[int] = set()
         if self.options.cluster != 1:
             ping_pong = bool(self.options.ping_pong)
@@ -374,7 +375,7 @@ class Partition:
             shared = mark_shared(kernel, loads, self.options.cluster, ping_pong=ping_pong)
         else:
             rings = share_rings(rings)
-        unlabel(kernel.walk())
+        unlabel(every(kernel))
         label(rings)
         return rings, shared
 
@@ -382,8 +383,8 @@ class Partition:
         """The rings of one role: of what it loads by descriptor, and what it copies itself."""
         own = own_copies(kernel, self.options) if not self.options.specialize else []
         copied = plan_rings(own, own, together=True)
-        rings = share_rings([*apart(plan_rings(kernel.walk())), *copied])
-        unlabel(kernel.walk())
+        rings = share_rings([*apart(plan_rings(every(kernel))), *copied])
+        unlabel(every(kernel))
         label(rings)
         if own:
             names = tuple(load.result.name_hint or "a tile" for load in own)
@@ -441,7 +442,7 @@ class Partition:
     ) -> str | None:
         """Why a loading role can't compute a load's addresses; None if it can."""
         rings = plan_rings([load], [load])
-        unlabel(kernel.walk())
+        unlabel(every(kernel))
         label(rings)
         alone = _empty(kernel)  # holds the arguments that the copy uses
         block = alone.body.block

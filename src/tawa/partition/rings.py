@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from tawa.base.types import shape_of
 from tawa.ir.effects import GLOBAL, ORDER, WRITE, touches
 from tawa.ir.loops import users_in
-from tawa.ir.walking import between
+from tawa.ir.walking import between, every
 from tawa.partition.pointer_loads import slot_tile
 from tawa.tile.dialect.ops import (
     DescLoad,
@@ -166,7 +166,7 @@ def needed_before(loads: Sequence[RingLoad]) -> bool:
 def stored_between(loads: Sequence[RingLoad]) -> bool:
     """Whether the program writes, or orders accesses, between a slot's loads: they are not one."""
     inside = between(first(loads), latest(loads))
-    ops = [op for outer in inside for op in outer.walk()]
+    ops = [op for outer in inside for op in every(outer)]
     return any(touches(op, GLOBAL, WRITE) or touches(op, ORDER) for op in ops)
 
 
@@ -197,7 +197,7 @@ def label(rings: Sequence[RingPlan]) -> None:
 def labelled(block: Block) -> list[tuple[int, list[RingLoad]]]:
     """The loads of a copy of the program by ring and place, in the ring's order of tiles."""
     found: dict[tuple[int, int], list[RingLoad]] = {}
-    for op in block.walk():
+    for op in every(block):
         if isinstance(op, DescLoad | Load) and RING in op.attributes:
             found.setdefault((_label_of(op, "ring"), _label_of(op, "place")), []).append(op)
     return [

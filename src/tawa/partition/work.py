@@ -19,6 +19,7 @@ from tawa.base.tile_scheduler import FUNCTIONS, Step, Work
 from tawa.base.types import bits, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import made_by_host
+from tawa.ir.walking import every
 from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Dot, NumPrograms, ProgramId
 
@@ -101,7 +102,7 @@ class _Steps:
 def iterations_of(kernel: func.FuncOp) -> dict[scf.ForOp, Work | None]:
     """How many iterations each loop of a plain grid's program makes; None if that is not known."""
     found: dict[scf.ForOp, Work | None] = {}
-    for loop in kernel.walk():
+    for loop in every(kernel):
         if isinstance(loop, scf.ForOp):
             steps = _Steps(kernel)
             try:
@@ -120,7 +121,7 @@ def work_of(kernel: func.FuncOp) -> Work:
     """
     steps = _Steps(kernel)
     total = _block_work(kernel.body.block, steps)
-    loops = (_cycles(op.body.block) for op in kernel.walk() if isinstance(op, scf.ForOp))
+    loops = (_cycles(op.body.block) for op in every(kernel) if isinstance(op, scf.ForOp))
     least = steps.number(max(loops, default=1))
     steps.steps.append(("addi", total, least))
     return Work(tuple(steps.steps))

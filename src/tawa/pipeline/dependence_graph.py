@@ -29,6 +29,7 @@ from tawa.ir.effects import GLOBAL, SLOT, TAKEN, WRITE, in_order, is_pure, only_
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.traits import made_anew
+from tawa.ir.walking import every
 from tawa.machine.chips import SM_90A, Chip
 from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
@@ -453,7 +454,7 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
     passed = terminator(body).operands
     found: dict[tuple[int, int, int], Edge] = {}
     for op, node in node_of.items():
-        for i, operand in enumerate(v for inner in op.walk() for v in inner.operands):
+        for i, operand in enumerate(v for inner in every(op) for v in inner.operands):
             value, distance = operand, 0
             while isinstance(value, BlockArgument) and value.owner is body and value.index > 0:
                 if distance > len(passed):

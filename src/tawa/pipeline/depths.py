@@ -35,7 +35,7 @@ from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import RingDepth
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A
 
 MOST = SM_90A.thresholds.hiding_slots
@@ -252,11 +252,11 @@ def _staged_bytes(module: ModuleOp) -> int:
     total = 0
     shared = {
         copy
-        for group in module.walk()
+        for group in every(module)
         if isinstance(group, WarpGroup)
         for copy in memory_shared(group)
     }
-    for op in module.walk():
+    for op in every(module):
         if isinstance(op, Stage) and op not in shared:
             size = tile_bytes(shape_of(op.value.type), element_of(op.value.type))
             total += size * (op.BUFFERS if op.buffer is not None else 1)

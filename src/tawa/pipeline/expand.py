@@ -16,6 +16,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from tawa.aref.dialect.ops import GetEnter, ViewChange, ViewRead, Views
+from tawa.ir.copying import copied
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.walking import every
@@ -297,7 +298,7 @@ class Expansion:
 
 def _inputs(op: Operation) -> list[SSAValue]:
     """Operands of an op and of the ops nested in it."""
-    return [v for inner in op.walk() for v in inner.operands]
+    return [v for inner in every(op) for v in inner.operands]
 
 
 def trip_count(
@@ -337,7 +338,7 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
     if ahead == 1:
         otherwise.add_op(scf.YieldOp(*(loop.iter_args[i] for i in used)))
     else:
-        again = loop.clone()
+        again = copied(loop)
         otherwise.add_ops([again, scf.YieldOp(*(again.results[i] for i in used))])
     types = [loop.results[i].type for i in used]
     branch = scf.IfOp(long, types, Region(then), Region(otherwise))

@@ -71,7 +71,7 @@ def obstacle(
         return "a tile has other matrix products"
     rings = {op.ref for op in every(loop) if isinstance(op, GetEnter)}
     apart = (op for op in body.ops if op is not loop and LEFT_OUT not in op.attributes)
-    outside = (inner for op in apart for inner in op.walk())
+    outside = (inner for op in apart for inner in every(op))
     if any(isinstance(op, GetEnter) and op.ref in rings for op in outside):
         return "its slots come from a ring that the rest of a tile reads too"
     left_out = {ring_of(op) for op in body.ops if LEFT_OUT in op.attributes}
@@ -111,7 +111,7 @@ def _fresh_accumulators(loop: scf.ForOp, schedule: Schedule) -> set[Operation]:
 
 
 def _used(op: Operation) -> set[SSAValue]:
-    return {v for inner in op.walk() for v in inner.operands}
+    return {v for inner in every(op) for v in inner.operands}
 
 
 @dataclass
@@ -152,7 +152,7 @@ class _Flattening:
         for op in self.before:
             again = is_pure(op) and not isinstance(op, scf.ForOp | scf.WhileOp)
             scalar = again and not any(shape_of(v.type) for v in (*op.results, *op.operands))
-            inputs = (v for inner in op.walk() for v in inner.operands)
+            inputs = (v for inner in every(op) for v in inner.operands)
             if scalar and all(v in made or v not in mine for v in inputs):
                 found.append(op)
                 made |= set(op.results)
@@ -162,7 +162,7 @@ class _Flattening:
         """Scalars that something else needs: they are carried for the next tile."""
         own = set(self.scalars)
         others = (op for op in (*self.before, self.loop, *self.after) if op not in own)
-        used = {v for op in others for inner in op.walk() for v in inner.operands}
+        used = {v for op in others for inner in every(op) for v in inner.operands}
         made = (op for op in self.scalars if not isinstance(op, arith.ConstantOp))
         return [r for op in made for r in op.results if r in used]
 
@@ -177,7 +177,7 @@ class _Flattening:
         """Values made before the inner loop that are carried; the rest is made of them again."""
         mine = {r for op in self.before for r in op.results}
         found: dict[SSAValue, None] = {}
-        work = [v for op in (self.loop, *self.after) for i in op.walk() for v in i.operands]
+        work = [v for op in (self.loop, *self.after) for i in every(op) for v in i.operands]
         seen: set[SSAValue] = set()
         while work:
             value = work.pop()
@@ -363,7 +363,7 @@ def _made_again(value: SSAValue | None) -> Operation | None:
 
 def _cloned(op: Operation, values: Values, into: Block) -> Values:
     """Append a copy of an op; returns its results by the old ones."""
-    new = op.clone({v: values[v] for i in op.walk() for v in i.operands if v in values})
+    new = op.clone({v: values[v] for i in every(op) for v in i.operands if v in values})
     into.add_op(new)
     return dict(zip(op.results, new.results, strict=True))
 

@@ -44,7 +44,7 @@ from tawa.ir.properties import (
     SPREAD_SUMS,
     TIDY,
 )
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import Chip
 from tawa.pipeline.dependence_graph import (
     ACCUMULATOR,
@@ -254,7 +254,7 @@ def _read_at(dot: Dot, order: Schedule) -> int:
             continue
         if len(users) == 1 and isinstance(op, Dot) and users.get(op) == ACCUMULATOR:
             return _read_at(op, order)
-        if any(inner in users for inner in op.walk()):
+        if any(inner in users for inner in every(op)):
             return place
     return len(order.order)
 

@@ -20,7 +20,7 @@ from tawa.aref.dialect.ops import LoadInto, WarpGroup
 from tawa.ir.effects import FILLED, is_pure, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every
 
 
 def load_ahead(module: ModuleOp) -> None:
@@ -69,7 +69,7 @@ def _tile(ops: list[Operation], known: Mapping[SSAValue, SSAValue]) -> Block:
     """A copy of what a tile does before its loop."""
     block, values = Block(), dict(known)
     for op in ops:
-        inputs = (v for inner in op.walk() for v in inner.operands)
+        inputs = (v for inner in every(op) for v in inner.operands)
         new = op.clone({v: values[v] for v in inputs if v in values})
         block.add_op(new)
         values |= dict(zip(op.results, new.results, strict=True))

@@ -20,6 +20,7 @@ from tawa.aref.dialect.ops import (
     ViewChange,
 )
 from tawa.base.spans import copy_span
+from tawa.ir.walking import every
 
 
 @dataclass
@@ -126,7 +127,7 @@ def _continued_by(issue: DotIssue) -> DotIssue | None:
 
 def _reads(op: Operation, issue: DotIssue) -> bool:
     """Whether an op, or one nested in it, needs the product's value."""
-    return any(v is issue.result for inner in op.walk() for v in inner.operands)
+    return any(v is issue.result for inner in every(op) for v in inner.operands)
 
 
 def slots_of(issued: Sequence[DotIssue]) -> list[OpensSlot]:

@@ -105,7 +105,7 @@ def obstacle(loop: scf.ForOp) -> str | None:
     if not all(map(_repeats, before)):
         return "the program does something before it"
     refs = {op.ref for op in gets}
-    others = (op for op in block.walk() if isinstance(op, GetEnter) and op not in gets)
+    others = (op for op in every(block) if isinstance(op, GetEnter) and op not in gets)
     return "its rings serve other code, too" if any(o.ref in refs for o in others) else None
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 from tawa.aref.dialect.ops import GetEnter, WarpGroup
 from tawa.aref.dialect.types import RefType
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.ir.walking import all_of, has
+from tawa.ir.walking import all_of, every, has
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import DescStore
 
@@ -62,7 +62,7 @@ def staging_bytes(module: ModuleOp, teams: int = 1, buffers: int = 2) -> int:
         by_group = buffers * groups * 64 * 128
         whole = {
             math.prod(shape_of(op.value.type)) * byte_size(element_of(op.value.type))
-            for op in group.walk()
+            for op in every(group)
             if isinstance(op, DescStore)
         }
         has_loop = has(group, GetEnter)

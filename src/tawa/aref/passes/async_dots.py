@@ -296,7 +296,7 @@ class AsyncDots:
         if self.one_by_one:
             wait_at_once(issued)
             return
-        same = same_values(group.walk())
+        same = same_values(every(group))
         wait_before_use({issue: _operands(issue, same) for issue in issued})
 
 

@@ -42,6 +42,7 @@ from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of, words_of
 from tawa.ir.contracts import Contract
+from tawa.ir.copying import copied_region
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import ConvertedByRole
 from tawa.ir.effects import has_effect, is_pure, only_reads
@@ -161,7 +162,7 @@ def _goes_on(dot: Dot) -> bool:
 def _operands(consumer: WarpGroup) -> list[_Operand]:
     """The computed operands of loops that only add up products, where they are computed."""
     found: dict[SSAValue, _Operand] = {}
-    blocks = dict.fromkeys(op.parent for op in consumer.walk() if isinstance(op, Dot))
+    blocks = dict.fromkeys(op.parent for op in every(consumer) if isinstance(op, Dot))
     for block in blocks:
         chains = find_chains(block) if block is not None else None
         for dot in (dot for chain in chains or [] for dot in chain.dots):
@@ -177,7 +178,7 @@ class _Slices:
 
     def __init__(self, consumer: WarpGroup) -> None:
         self.consumer = consumer
-        self.memory = written(consumer.walk())
+        self.memory = written(every(consumer))
         self.gets: set[GetEnter] = set()
         """The slots of which operands are made."""
 
@@ -263,8 +264,8 @@ def _role(
     warps: int,
 ) -> WarpGroup:
     """The computing role's control flow around gets of loaded tiles and puts of operands."""
-    body = consumer.body.clone()
-    twins = dict(zip(consumer.body.walk(), body.walk(), strict=True))
+    body = copied_region(consumer.body)
+    twins = dict(zip(every(consumer.body), every(body), strict=True))
     puts: dict[Block, Operation] = {}
     for operand, ref in zip(operands, refs, strict=True):
         dot, index = operand.dots[0]

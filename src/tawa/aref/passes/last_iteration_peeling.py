@@ -48,7 +48,7 @@ from tawa.ir.effects import SLOT, TAKEN, Collective, CollectiveOfRows, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import (
     Dot,
@@ -119,7 +119,7 @@ def obstacle(group: WarpGroup, loop: scf.ForOp, rows: int) -> str | None:
     for value in terminator(loop.body.block).operands:
         if shape_of(value.type)[:1] != (rows,) or not from_products(value):
             return "it carries more than rows of products"
-    found = (shared_work(op, loop) for op in loop.body.block.walk())
+    found = (shared_work(op, loop) for op in every(loop.body.block))
     return next((why for why in found if why is not None), None)
 
 
@@ -178,7 +178,7 @@ def _end_early(loop: scf.ForOp, end: SSAValue) -> None:
 
 def ring_of(loop: Operation) -> SSAValue:
     """The ring whose slots a loop of those marked LEFT_OUT returns."""
-    return next(op.ref for op in loop.walk() if isinstance(op, GetEnter))
+    return next(op.ref for op in every(loop) if isinstance(op, GetEnter))
 
 
 def _returning(get: GetEnter, start: SSAValue, end: SSAValue, step: SSAValue) -> scf.ForOp:

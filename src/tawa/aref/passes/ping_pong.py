@@ -153,7 +153,7 @@ class PingPong:
     def _group(self, group: WarpGroup) -> None:
         loop = self._tile_loop(group)
         teams, block = group.teams.value.data, group.body.block
-        refs = list(dict.fromkeys(op.ref for op in loop.walk() if isinstance(op, GetEnter)))
+        refs = list(dict.fromkeys(op.ref for op in every(loop) if isinstance(op, GetEnter)))
         team = TeamIndex()
         first = block.first_op
         assert first is not None and loop.parent is block

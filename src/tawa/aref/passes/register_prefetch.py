@@ -128,7 +128,7 @@ def _long_combining(body: Block, warps: int) -> Operation | None:
     """What combines a tile in a body that loads a little, and computes more than it loads."""
     loads = _small_loads(body, warps)
     first = next((op for op in body.ops if _combines(op)), None)
-    if first is None or len(loads) < sum(isinstance(op, Load) for op in body.walk()):
+    if first is None or len(loads) < sum(isinstance(op, Load) for op in every(body)):
         return None
     return first if _computes_more(first, loads, warps) else None
 

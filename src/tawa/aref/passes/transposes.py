@@ -39,6 +39,7 @@ from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of
 from tawa.base.warp_transpose import IN_FLIGHT, Shares
 from tawa.ir.contracts import Contract
+from tawa.ir.copying import copied_region
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import TransposedByRole
 from tawa.ir.loops import prune
@@ -278,7 +279,7 @@ def _erase(ops: Sequence[Operation]) -> None:
 
 def _role(loader: WarpGroup, tiles: Sequence[_Tile]) -> WarpGroup:
     """The transposing role: the loading role's control flow around gets and puts."""
-    body = loader.body.clone()
+    body = copied_region(loader.body)
     to = {t.loaded.ref: t.transposed.ref for t in tiles}
     for exit_ in [op for op in every(body) if isinstance(op, PutExit) and op.ref in to]:
         _transpose(exit_.parent, exit_, to[exit_.ref])

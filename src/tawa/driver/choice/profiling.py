@@ -56,7 +56,7 @@ def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
         staged_bytes=staging_bytes(roles),
         rows=min((shape_of(d.result.type)[-2] for d in dots), default=0),
         by_warps=any(_multiplies_by_warps(g, chip) for g in computing),
-        apart=not any(map(_may_wait, kernel.walk())),
+        apart=not any(map(_may_wait, every(kernel))),
         slices=most_slices(computing[0], groups) if split else 1,
     )
 
@@ -156,7 +156,7 @@ def _from_products(op: Map) -> bool:
             return True
         seen.add(value)
         work += owner.operands
-        work += [v for inner in owner.walk() if inner is not owner for v in inner.operands]
+        work += [v for inner in every(owner) if inner is not owner for v in inner.operands]
     return False
 
 
@@ -301,7 +301,7 @@ def _adds_to(dot: Dot, other: Dot) -> bool:
 def _slot_bytes(roles: ModuleOp) -> tuple[int, int]:
     """Bytes of a slot of every ring that loops fill, and of every other ring."""
     looped = other = 0
-    for create in (op for op in roles.walk() if isinstance(op, Create)):
+    for create in (op for op in every(roles) if isinstance(op, Create)):
         assert isinstance(create.ref.type, RefType)
         size = sum(
             math.prod(tile.get_shape()) * byte_size(tile.element_type)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import lru_cache
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import I64, IntegerAttr, i64
@@ -14,6 +15,7 @@ from tawa.hopper.dialect.text import Writer
 Number: TypeAlias = IntegerAttr[I64]
 
 
+@lru_cache(maxsize=1 << 12)
 def number(value: int) -> Number:
     """An integer attribute; the level's numbers are all plain 64-bit ones."""
     return IntegerAttr(value, i64)

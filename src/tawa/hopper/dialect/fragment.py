@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
+    I64,
     DenseArrayBase,
     IntegerAttr,
     IntegerType,
@@ -91,6 +93,12 @@ class Coordinate(HopperOp):
         m.new_fragment(self.value, (own + self.start.value.data).astype(np.int32))
 
 
+@lru_cache(maxsize=1 << 12)
+def _registers(numbers: tuple[int, ...]) -> DenseArrayBase[I64]:
+    """A number for each register: few maps are used by many ops."""
+    return DenseArrayBase.from_list(i64, numbers)
+
+
 @irdl_op_definition
 class Rearrange(HopperOp):
     """Register `i` of the result is register `source[i]` of the operand: no data leaves a thread.
@@ -108,7 +116,7 @@ class Rearrange(HopperOp):
         assert isinstance(operand.type, FragType)
         super().__init__(
             operands=[operand],
-            properties={"source": DenseArrayBase.from_list(i64, list(source))},
+            properties={"source": _registers(tuple(source))},
             result_types=[FragType.of(operand.type.element_type, layout)],
         )
 
@@ -178,8 +186,8 @@ class Anchored(HopperOp):
         super().__init__(
             operands=[operand],
             properties={
-                "anchor": DenseArrayBase.from_list(i64, list(anchor)),
-                "distance": DenseArrayBase.from_list(i64, list(distance)),
+                "anchor": _registers(tuple(anchor)),
+                "distance": _registers(tuple(distance)),
             },
             result_types=[operand.type],
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -22,6 +22,11 @@ SWIZZLED_ROWS = SM_90A.swizzle_alignment // SM_90A.swizzles[0]
 """Rows after which a swizzle repeats: panels of a swizzled tile begin at a multiple of them."""
 
 
+@lru_cache(maxsize=1 << 12)
+def _text(layout: Layout) -> StringAttr:
+    return StringAttr(str(layout))
+
+
 @irdl_attr_definition
 class FragType(ParametrizedAttribute, TypeAttribute):
     """`!hopper.frag<f32, "64x64: ...">`: a tile spread over the registers of a team of warps."""
@@ -33,7 +38,7 @@ class FragType(ParametrizedAttribute, TypeAttribute):
     @staticmethod
     def of(element: Attribute, layout: Layout) -> FragType:
         """The fragment type of one element type in one layout."""
-        return FragType(element, StringAttr(str(layout)))
+        return FragType(element, _text(layout))
 
     @property
     def layout(self) -> Layout:

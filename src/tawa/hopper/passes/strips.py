@@ -162,7 +162,7 @@ class Strips:
         if not of_one_role(module):
             return
         overlapping = _may_overlap(module, self.options)
-        blocks = [b for op in module.walk() for region in op.regions for b in region.blocks]
+        blocks = [b for op in every(module) for region in op.regions for b in region.blocks]
         found = (run for block in blocks for run in runs(block, overlapping=overlapping))
         for number, run in enumerate(found):
             for op, ahead in run.ahead().items():

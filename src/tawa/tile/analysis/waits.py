@@ -7,12 +7,13 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.ir.effects import GLOBAL, ORDER, WRITE, is_pure, touches
 from tawa.ir.waits import deciding
+from tawa.ir.walking import every
 from tawa.tile.dialect.ops import Load
 
 
 def waiting_loop(kernel: Operation) -> scf.WhileOp | None:
     """A loop that may go on until another program has written; None without one."""
-    loops = (op for op in kernel.walk() if isinstance(op, scf.WhileOp))
+    loops = (op for op in every(kernel) if isinstance(op, scf.WhileOp))
     return next((loop for loop in loops if any(map(_asks_others, deciding(loop)))), None)
 
 

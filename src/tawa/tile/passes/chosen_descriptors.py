@@ -21,6 +21,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, passed_out, passed_to
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import every
 
 
 class DescriptorChosenWhereMade(TawaError):
@@ -77,7 +78,7 @@ class ChosenDescriptors:
 def passing_values(kernel: func.FuncOp) -> list[SSAValue]:
     """What loops and branches pass on and out."""
     found: list[SSAValue] = []
-    for op in kernel.walk():
+    for op in every(kernel):
         if isinstance(op, scf.ForOp | scf.WhileOp | scf.IfOp):
             found += op.results
             found += [a for region in op.regions for block in region.blocks for a in block.args]

@@ -27,7 +27,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, through
 from tawa.ir.kernels import argument_names, disjoint_pairs, made_by_host
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS
-from tawa.ir.walking import all_of
+from tawa.ir.walking import all_of, every
 from tawa.tile.analysis.alias import ALIKE, APART, OVERLAPS, STORED_BEFORE, may_alias, origins
 from tawa.tile.analysis.order import may_meet
 from tawa.tile.dialect.ops import DescStore
@@ -102,7 +102,7 @@ def _ordered(kernel: func.FuncOp) -> set[tuple[int, int]]:
     """Pairs of arguments through which accesses have to keep an order, if they are not apart."""
     writes: set[BlockArgument] = set()
     accesses: set[BlockArgument] = set()
-    for op in kernel.walk():
+    for op in every(kernel):
         if not op.regions:
             accesses.update(a for value in through(op, GLOBAL) for a in _arguments(value))
             writes.update(a for value in through(op, GLOBAL, WRITE) for a in _arguments(value))
@@ -124,7 +124,7 @@ def _alike(
     """
     users, _ = made_by_host(kernel)
     counts: dict[int, set[int]] = {}
-    for op in kernel.walk():
+    for op in every(kernel):
         for value in () if op.regions else through(op, GLOBAL):
             numbers = {n.index for n in _counted_with(value) if n.index < users}
             for argument in _arguments(value):

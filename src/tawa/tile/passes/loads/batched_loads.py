@@ -33,6 +33,7 @@ from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.walking import every
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.host_expressions import host_expression
 from tawa.tile.dialect.ops import Dot, Load, Store
@@ -58,7 +59,7 @@ class BatchedLoads:
         for kernel in module.ops:
             if not isinstance(kernel, func.FuncOp):
                 continue
-            ops = list(kernel.walk())
+            ops = every(kernel)
             if any(isinstance(op, Dot) for op in ops):
                 continue
             for loop in [op for op in ops if isinstance(op, scf.ForOp)]:
