@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 from plain_products import gemm
+from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -17,7 +18,7 @@ from tawa.driver.choice.candidates import Candidate
 from tawa.driver.choice.choose import Ranking
 from tawa.driver.choice.model import Prediction
 from tawa.driver.choosing import Refusals, Refused, Rejected, fitted, loses
-from tawa.driver.compilation import Compilation
+from tawa.driver.compilation import Compilation, PassFailed
 from tawa.driver.compiler import compile_kernel, tile_level, tile_options
 from tawa.driver.neighbours import alone, beside
 from tawa.ir.decisions.assembling import CompiledForNeighbours
@@ -280,6 +281,33 @@ def test_what_was_looked_at_is_compiled(
     assert found[0] == found[1]
     again = (["read"] if "num_warps" in other else []) + (["divided"] if other else [])
     assert done == ["read", "divided", "read", "divided", *again]
+
+
+def test_roles_are_verified_with_what_becomes_of_them(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that was divided when it was looked at: the pass that broke it is named."""
+    divide = Partition.apply
+
+    def broken(self: Partition, module: ModuleOp) -> ModuleOp:
+        roles = divide(self, module)
+        (kernel,) = roles.ops
+        end = kernel.regions[0].block.last_op
+        assert end is not None
+        end.detach()
+        end.erase()
+        return roles
+
+    monkeypatch.setattr(compiler, "_LAST", [])
+    monkeypatch.setattr(Partition, "apply", broken)
+    monkeypatch.setenv("TAWA_VERIFY", "0")
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    request = gemm.request(*GEMM)
+    parts = gemm, request.types, request.constants, request.options
+    choosing.profile_for(*parts, kept.key_of(*parts))
+    monkeypatch.setattr(Partition, "apply", divide)
+    with pytest.raises(PassFailed, match=r"one of the passes .*partition, .* broke"):
+        compile_kernel(*parts)
 
 
 def test_what_the_tile_level_depends_on() -> None:

@@ -13,6 +13,7 @@ from tawa.base.layout import Layout
 from tawa.codegen.fragments import fragment
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.hopper.dialect.structure import BlockId, NumBlocks, PlanEntry
+from tawa.ir.elementwise import scalar_constant
 from tawa.ir.loops import terminator
 from tawa.tile.dialect.ops import NumPrograms, ProgramId
 
@@ -106,7 +107,7 @@ def lower_while(g: GroupLowering, op: scf.WhileOp) -> None:
 def lower_constant(g: GroupLowering, op: arith.ConstantOp) -> None:
     """A scalar constant."""
     assert isinstance(op.value, IntegerAttr | FloatAttr)
-    g.scalars[op.result] = g.add(arith.ConstantOp(op.value), op.result.name_hint)
+    g.scalars[op.result] = g.add(scalar_constant(op.value), op.result.name_hint)
 
 
 def lower_program(g: GroupLowering, op: ProgramId | NumPrograms) -> None:

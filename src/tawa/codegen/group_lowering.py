@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
@@ -25,7 +25,7 @@ from tawa.hopper.dialect.matrix import words_type
 from tawa.hopper.dialect.structure import GroupIndex, OneThread, Ring, TeamIndex
 from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType
-from tawa.ir.elementwise import Map
+from tawa.ir.elementwise import Map, scalar_constant
 from tawa.machine.chips import SM_90A
 
 GROUP_WARPS = SM_90A.group_warps
@@ -183,7 +183,7 @@ class GroupLowering:
 
     def constant(self, value: int) -> SSAValue:
         """A constant of type i32."""
-        return self.add(arith.ConstantOp(IntegerAttr(value, i32)))
+        return self.add(scalar_constant(IntegerAttr(value, i32)))
 
     def map(self, function: str, *operands: SSAValue, type_: Attribute | None = None) -> SSAValue:
         """A scalar function of values."""

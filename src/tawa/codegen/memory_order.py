@@ -177,6 +177,8 @@ class _RoleOrder:
     ) -> None:
         self.role, self.numbers, self.overlaps, self.meet = role, numbers, overlaps, meet
         self.known: dict[Operation, list[Access]] = {}
+        self.conflicts: dict[tuple[Access, Access], bool] = {}
+        """What was found of two accesses: loops and branches ask the same again."""
 
     def run(self) -> None:
         """Walk the role, if it writes what it may come to again, or others see its copies."""
@@ -279,7 +281,15 @@ class _RoleOrder:
 
     def _conflict(self, earlier: Access, later: Access) -> bool:
         """Whether two accesses may meet that are not those of one thread."""
-        if not (earlier.writes or later.writes) or (earlier.atomic and later.atomic):
+        if not (earlier.writes or later.writes):
+            return False
+        found = self.conflicts.get((earlier, later))
+        if found is None:
+            found = self.conflicts[earlier, later] = self._may_meet(earlier, later)
+        return found
+
+    def _may_meet(self, earlier: Access, later: Access) -> bool:
+        if earlier.atomic and later.atomic:
             return False
         if earlier.engine and later.engine and earlier.writes and later.writes:
             return False

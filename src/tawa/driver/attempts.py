@@ -73,6 +73,8 @@ class Divided:
     module: ModuleOp
     decided: Sequence[Decision]
     """What was decided up to there."""
+    unverified: Sequence[str] = ()
+    """The passes that made it: it is verified with what the next ones make of it."""
 
 
 @dataclass
@@ -173,6 +175,7 @@ class Attempts:
         if self.divided is None:
             return self.compilation.run(steps, copied(self.tile), goes_on=True)
         decided.made += self.divided.decided
+        self.compilation.unverified += self.divided.unverified
         rest = steps[dividing(steps) + 1 :]
         return self.compilation.run(rest, self.divided.module, goes_on=True)
 

@@ -91,10 +91,12 @@ def _profiled(
         steps = passes("aref", plain, decided, NO_SLACK)
         at = dividing(steps)
         program = work.run(steps[:at], copied(tile), goes_on=True)
-        roles = work.run([steps[at]], copied(program))
+        roles = work.run([steps[at]], copied(program), goes_on=True)
         profile = profile_of(program, roles, plain.machine)
         if key is not None and plain == options:
-            found = replace(found, divided=Divided(roles, decided.made), key=key)
+            found = replace(
+                found, divided=Divided(roles, decided.made, (*work.unverified,)), key=key
+            )
     if key is not None:
         keep_for_compiling(found)
     return profile

@@ -95,7 +95,7 @@ class Compilation:
     verifier: Verifier = field(default_factory=Verifier)
     report: Callable[[str], None] = silent
     """Takes sentences that say what is being done."""
-    _unverified: list[str] = field(default_factory=list[str])
+    unverified: list[str] = field(default_factory=list[str])
     """The passes since the last verification, in order."""
 
     def level(self, stage: str, module: ModuleOp, slack: Slack = NO_SLACK) -> ModuleOp:
@@ -114,11 +114,11 @@ class Compilation:
             module = step.apply(module) or module
             if each:
                 self._verify(f"pass {step.name}", before, module)
-            self._unverified.append(step.name)
+            self.unverified.append(step.name)
         if not goes_on:
             if not each:
-                self._verify(f"one of the passes {', '.join(self._unverified)}", module, module)
-            self._unverified.clear()
+                self._verify(f"one of the passes {', '.join(self.unverified)}", module, module)
+            self.unverified.clear()
         return module
 
     def _verify(self, name: str, before: ModuleOp, module: ModuleOp) -> None:

@@ -46,11 +46,14 @@ class Affine:
 
     def plus(self, other: Affine, times: int = 1) -> Affine:
         """The sum of this and a multiple of another."""
-        keys = dict.fromkeys([*self.terms, *other.terms])
-        terms = {k: self.terms.get(k, 0) + times * other.terms.get(k, 0) for k in keys}
+        terms = dict(self.terms)  # as it is: hashing products anew takes longest
+        for product, factor in other.terms.items():
+            terms[product] = terms.get(product, 0) + times * factor
+        if 0 in terms.values():
+            terms = {k: n for k, n in terms.items() if n}
         return Affine(
             self.constant + times * other.constant,
-            {k: n for k, n in terms.items() if n},
+            terms,
             (*self.parts, *(p._replace(factor=times * p.factor) for p in other.parts if times)),
         )
 

@@ -118,12 +118,13 @@ class Effect:
 
     def instances(self, op: Operation) -> Iterator[EffectInstance]:
         """The effect of one op; through several operands, one each."""
-        if self.condition is not None and not self.condition(op):
-            return
-        for value in self._values(op):
+        for value in self.values(op):
             yield EffectInstance(self.kind, value, self.resource)
 
-    def _values(self, op: Any) -> Sequence[SSAValue | None]:
+    def values(self, op: Any) -> Sequence[SSAValue | None]:
+        """The values through which one op has the effect, None for any; none if it has it not."""
+        if self.condition is not None and not self.condition(op):
+            return ()
         found = getattr(op, self.through) if self.through else None
         return found if isinstance(found, Sequence) else (found,)  # pyright: ignore[reportUnknownVariableType]
 
@@ -220,7 +221,10 @@ def effects_of(op: Operation) -> frozenset[EffectInstance] | None:
 
 def is_pure(op: Operation) -> bool:
     """Whether an op only computes its results from its operands: it may be done more often."""
-    return effects_of(op) == frozenset()
+    declared = _declared(type(op))
+    if declared is None:
+        return effects_of(op) == NOTHING
+    return not any(effect.values(op) for effect in declared)
 
 
 def is_terminator(op: Operation) -> bool:
@@ -239,6 +243,9 @@ def only_reads(op: Operation) -> bool:
 
 def only_on(op: Operation, resources: Collection[Resource]) -> bool:
     """Whether all effects of an op are known, and on these resources."""
+    declared = _declared(type(op))
+    if declared is not None:
+        return all(e.resource in resources or not e.values(op) for e in declared)
     found = effects_of(op)
     return found is not None and all(effect.resource in resources for effect in found)
 
@@ -275,8 +282,8 @@ def is_collective(op: Operation) -> bool:
 def touches(op: Operation, resource: Resource, kind: MemoryEffectKind | None = None) -> bool:
     """Whether an op may have an effect (of a kind) on a resource."""
     declared = _declared(type(op))
-    if declared is not None and not any(e.on(resource, kind) for e in declared):
-        return False
+    if declared is not None:
+        return any(e.on(resource, kind) and e.values(op) for e in declared)
     return any(True for _ in through(op, resource, kind))
 
 
@@ -289,6 +296,12 @@ def through(
     op: Operation, resource: Resource, kind: MemoryEffectKind | None = None
 ) -> Iterator[SSAValue | None]:
     """The values through which an op may have an effect (of a kind) on a resource; None is any."""
+    declared = _declared(type(op))
+    if declared is not None:
+        for effect in declared:
+            if effect.on(resource, kind):
+                yield from effect.values(op)
+        return
     found = effects_of(op)
     if found is None:
         yield None

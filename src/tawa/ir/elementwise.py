@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
-from xdsl.dialects.builtin import FunctionType, StringAttr, TensorType
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FloatAttr, FunctionType, IntegerAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -40,6 +42,11 @@ def with_element(type_: Attribute, element: Attribute) -> Attribute:
         return TensorType(element, type_.get_shape())
     replaced: Callable[[Attribute], Attribute] | None = getattr(type_, "with_element_type", None)
     return element if replaced is None else replaced(element)
+
+
+def scalar_constant(value: IntegerAttr[Any] | FloatAttr) -> arith.ConstantOp:
+    """A constant, of the type of its value."""
+    return arith.ConstantOp.create(properties={"value": value}, result_types=[value.get_type()])
 
 
 @cache

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAVal
 from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.hints import isa
 
+from tawa.ir.elementwise import scalar_constant
 from tawa.ir.walking import every
 
 
@@ -34,7 +35,7 @@ def users_in(value: SSAValue, home: Block) -> list[Operation]:
 def integer_constant(value: int, type_: Attribute) -> arith.ConstantOp:
     """A constant of an integer type, such as a loop counter's."""
     assert isa(type_, IntegerType)
-    return arith.ConstantOp(IntegerAttr(value, type_))
+    return scalar_constant(IntegerAttr(value, type_))
 
 
 def _replace(old: Operation, new: Operation) -> None:

@@ -37,6 +37,8 @@ def all_of(top: Top, kind: type[Op]) -> list[Op]:
 
 def has(top: Top, kind: type[Operation]) -> bool:
     """Whether there is an op of a class in `top`, or it is one."""
+    if isinstance(top, Operation) and not top.regions:
+        return _is(type(top), kind)
     return any(_is(type(op), kind) for op in every(top))
 
 

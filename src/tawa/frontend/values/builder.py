@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.numerics import constant_attribute, round_to
 from tawa.base.spans import LOC, Span, SpanAttr, attribute_of
 from tawa.base.types import bits, is_float
-from tawa.ir.elementwise import Map
+from tawa.ir.elementwise import Map, scalar_constant
 from tawa.ir.kernels import AT_LEAST, MULTIPLE
 
 Op = TypeVar("Op", bound=Operation)
@@ -114,7 +113,7 @@ class Builder:
         else:
             number = np.asarray(int(value) & ((1 << bits(element)) - 1), dtype=np.uint64)
         rounded = round_to(number, element)
-        return self.add(ConstantOp(constant_attribute(rounded, element))).result
+        return self.add(scalar_constant(constant_attribute(rounded, element))).result
 
 
 def name_values(values: Sequence[SSAValue], name: str) -> None:

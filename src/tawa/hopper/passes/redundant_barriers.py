@@ -198,6 +198,8 @@ class _Role:
         waits = [op for op in ops if isinstance(op, WgmmaWait)]
         self.awaited = {op: self._in_flight(op) for op in waits}
         """What may still be read before each wait for products."""
+        self._known: dict[Operation, Accesses] = {}
+        """What ops access, as long as nothing is moved."""
 
     def reduced(self) -> int:
         """How many meetings are left out; what was postponed to one of them is again."""
@@ -211,6 +213,7 @@ class _Role:
                 earlier = self._until_meeting(meeting, forward=False)
                 if not earlier.before(self._until_meeting(meeting)):
                     _erase(meeting)
+                    self._known.clear()
                     count += 1
         return count
 
@@ -235,6 +238,7 @@ class _Role:
         if op is not None and op.parent is not None:
             returned.detach()
             op.parent.insert_op_after(returned, op)
+            self._known.clear()
 
     @staticmethod
     def _only_returns(op: OneThread) -> bool:
@@ -276,7 +280,9 @@ class _Role:
         """Add what an op accesses; whether it is a meeting."""
         if self._meets(op):
             return True
-        found.add(self._accesses(op))
+        if op not in self._known:
+            self._known[op] = self._accesses(op)
+        found.add(self._known[op])
         return False
 
     def _in_flight(self, wait: WgmmaWait) -> set[Region]:
