@@ -31,10 +31,13 @@ from tawa.axon.onnx.graph import ModelInference
 from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.sizes import polynomials
 from tawa.axon.sizes.choices import largest, smallest
+from tawa.axon.sizes.constraints import AtLeast
 from tawa.axon.sizes.dims import ONE, ZERO, Dim, total
 from tawa.axon.sizes.shapes import evaluate
+from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import UnsupportedModel
-from tawa.functional.terms import Variable
+from tawa.base.source import Span
+from tawa.functional.terms import Origin, Variable
 
 
 def symbols_added(count: int) -> onnx.ModelProto:
@@ -492,6 +495,16 @@ def test_a_product_is_divided_by_its_expanded_factors():
     known = (constant("six", [6]), constant("seven", [7]))
     inputs = [value("x", ["B", 3, "H", "W"]), value("w", [8, 3, 4, 4])]
     assert shapes_of(model_of(nodes, inputs, known)).text("y") == "[B]"
+
+
+@pytest.mark.parametrize(("bound", "waits"), [(0, False), (1, False), (2, True)])
+def test_a_product_of_differences_is_as_large_as_they_are(bound: int, waits: bool):
+    """What its terms alone don't show: each difference is a quarter of a size, rounded up."""
+    solver = AxonSolver()
+    height, width = solver.fresh_dim("h"), solver.fresh_dim("w")
+    area = (height - 3 * height // 4) * (width - 3 * width // 4)
+    solver.require(AtLeast(area, bound, Origin(Span("f", 1), "area")))
+    assert bool(solver.waiting()) == waits
 
 
 def test_batches_are_told_from_windows_by_a_reshape():

@@ -247,10 +247,11 @@ def test_a_function_of_shapes_is_a_rule():
         if shape is None:
             return [None]
         width = helper.get_node_attr_value(made, "width")
-        return [(shape[0] * 2, None, shape[2] // 2 + 1, shape[1] + width)]
+        return [(2 * shape[0], None, 1 + shape[2] // 2, shape[1] + width, 9 - shape[2])]
 
     shapes = shapes_of(own("x", width=3), rules={"my:Op": halved})
-    assert shapes.text("y") == "[2*N, a, (T//2) + 1, 7]"
+    assert shapes.text("y") == "[2*N, a, (T//2) + 1, 7, 9 - T]"
+    assert [str(requirement) for requirement in shapes.requirements()] == ["T <= 9, for Op `y`"]
     assert shapes_of(own("x", of="A"), node("Op", ["y"], ["z"], domain="my"),
                      rules={"my:Op": halved}).dims("z") is None  # fmt: skip
 

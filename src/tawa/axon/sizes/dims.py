@@ -129,6 +129,15 @@ class Dim(Polynomial):
             return self
         return Dim(tuple([(monomial, c * by) for monomial, c in self.terms]) if by else ())
 
+    def __radd__(self, other: int) -> Dim:
+        return self.plus(other)
+
+    def __rsub__(self, other: int) -> Dim:
+        return (-self).plus(other)
+
+    def __rmul__(self, other: int) -> Dim:
+        return self._multiple(other)
+
     def __floordiv__(self, other: Dim | int) -> Dim:
         return floor_quotient(self, Dim.of(other))
 

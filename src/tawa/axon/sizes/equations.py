@@ -390,7 +390,8 @@ def _is_known(state: SolverState, dim: Dim, constraint: AtLeast) -> bool:
             return True
         if high is not None and high < constraint.bound:
             raise Clash(dim, Dim.of(constraint.bound), constraint.origin, "a size is too small")
-    return False
+    low = state.least_of_product(dim)
+    return low is not None and low >= constraint.bound
 
 
 def bound(state: SolverState, constraint: AtLeast) -> bool:

@@ -84,9 +84,9 @@ class SolverState(Solver):
         if exact is not None:
             return exact[0]
         lows = [low for view in self._views(dim) if (low := view.least()) is not None]
-        return max(lows) if lows else self._least_of_product(dim)
+        return max(lows) if lows else self.least_of_product(dim)
 
-    def _least_of_product(self, dim: Dim) -> int | None:
+    def least_of_product(self, dim: Dim) -> int | None:
         """The bound of a product of two sums of the same sign, plus a number."""
         for offset in dict.fromkeys((0, dim.offset)):
             factors = factored(dim - offset)
