@@ -100,6 +100,11 @@ def value_dtype(element_type: Attribute) -> np.dtype[Any]:
     return np.dtype(_FLOAT_VALUES[type(element_type)])
 
 
+def poison(dtype: np.dtype[Any]) -> float | int | bool:
+    """A value that shows where it is used: NaN, or the largest integer."""
+    return np.nan if dtype.kind == "f" else np.iinfo(dtype).max if dtype.kind == "i" else True
+
+
 def unsigned_dtype(element_type: Attribute) -> np.dtype[Any]:
     """The unsigned NumPy type as wide as an integer (or pointer) element type."""
     return np.dtype(_UNSIGNED[bits(element_type)])

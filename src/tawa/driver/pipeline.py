@@ -31,6 +31,7 @@ from tawa.hopper.passes.free_loops import FreeLoops
 from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
 from tawa.hopper.passes.roundings import separate_roundings
 from tawa.hopper.passes.strips import Strips
+from tawa.hopper.passes.unread import UnreadRegisters
 from tawa.ir.contracts import Pass, check
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import AT_LEVEL
@@ -178,6 +179,7 @@ def hopper(options: Options, decided: Decisions, slack: Slack) -> list[Any]:
         # How the same ops are written: what the assembler may put together, and what not.
         *separate_roundings(options),
         Strips(options),
+        UnreadRegisters(),
         FreeLoops(),
     ]
 

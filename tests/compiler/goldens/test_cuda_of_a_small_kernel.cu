@@ -69,7 +69,7 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
     const i32 v_1 = mul(v_0, 512);
     f32* v_2[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_2[i] = x;
+    for (int i = 0; i < 4; i += 4) v_2[i] = x;
     i32 v_3[4];
     #pragma unroll
     for (int i = 0; i < 4; ++i) v_3[i] = v_1;
@@ -81,7 +81,7 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
     for (int i = 0; i < 4; ++i) at[i] = add(v_3[i], v_4[i]);
     f32* v_5[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_5[i] = v_2[i] + at[i];
+    for (int i = 0; i < 4; i += 4) v_5[i] = v_2[i] + at[i];
     f32* v_6[4];
     v_6[0] = v_5[0];
     v_6[1] = v_5[0] + 1;
@@ -134,10 +134,10 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
     for (int i = 0; i < 4; ++i) v_10[i] = v_8[i] * v_9[i];
     f32* v_11[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_11[i] = y;
+    for (int i = 0; i < 4; i += 4) v_11[i] = y;
     f32* v_12[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_12[i] = v_11[i] + at[i];
+    for (int i = 0; i < 4; i += 4) v_12[i] = v_11[i] + at[i];
     f32* v_13[4];
     v_13[0] = v_12[0];
     v_13[1] = v_12[0] + 1;
@@ -181,10 +181,10 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
     for (int i = 0; i < 4; ++i) total[i] = v_10[i] + v_14[i];
     f32* v_15[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_15[i] = out;
+    for (int i = 0; i < 4; i += 4) v_15[i] = out;
     f32* v_16[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_16[i] = v_15[i] + at[i];
+    for (int i = 0; i < 4; i += 4) v_16[i] = v_15[i] + at[i];
     f32* v_17[4];
     v_17[0] = v_16[0];
     v_17[1] = v_16[0] + 1;

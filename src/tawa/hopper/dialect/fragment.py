@@ -23,11 +23,17 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import LANES, Layout
-from tawa.base.numerics import value_dtype
+from tawa.base.numerics import poison, value_dtype
 from tawa.base.types import PtrType, byte_size
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
-from tawa.hopper.dialect.text import Writer, c_type, register_coordinate, thread_coordinate
+from tawa.hopper.dialect.text import (
+    Writer,
+    c_type,
+    computed,
+    register_coordinate,
+    thread_coordinate,
+)
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import REGISTERS, VOTE, Effects, makes, writes
 from tawa.ir.scalars.table import FUNCTIONS
@@ -215,7 +221,7 @@ class Anchored(HopperOp):
         """A line for each register."""
         name, operand = w.declare(self.value), w.name(self.operand)
         anchors, distances = self.anchors, self.distances
-        for i in range(*(w.strip or (0, len(anchors)))):
+        for i in range(*(w.strip or (0, len(anchors))), computed(self)):
             anchor, distance = anchors[i], distances[i]
             w.line(f"{name}[{i}] = {self._text(f'{operand}[{anchor}]', distance)};")
 
@@ -333,8 +339,9 @@ class Undefined(HopperOp):
         frag = self.value.type
         assert isinstance(frag, FragType)
         dtype = value_dtype(frag.element_type)
-        poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).max if dtype.kind == "i" else True
-        m.new_fragment(self.value, np.full((m.threads, frag.layout.registers), poison, dtype))
+        m.new_fragment(
+            self.value, np.full((m.threads, frag.layout.registers), poison(dtype), dtype)
+        )
 
 
 @irdl_op_definition

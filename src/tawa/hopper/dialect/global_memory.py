@@ -105,7 +105,7 @@ class GlobalLoad(HopperOp):
                 for j in range(size):
                     w.line(f"{name}[i + {start + j}] = part.values[{j}];")
 
-            accesses(w, self.mask, count, _run_of(self), load)
+            accesses(w, self.mask, count, run_of(self), load)
 
     @property
     def _in_words(self) -> bool:
@@ -115,7 +115,7 @@ class GlobalLoad(HopperOp):
         waits for one load before the next.
         """
         element, count = element_of(self.value.type), self.vector.value.data
-        whole = self.volatile is None and _run_of(self) == count
+        whole = self.volatile is None and run_of(self) == count
         if element == i1 or byte_size(element) > 2 or count * byte_size(element) % 4:
             return False
         return whole and self.mask is not None
@@ -144,12 +144,12 @@ class GlobalLoad(HopperOp):
         pointers, count, each = (
             m.fragment(self.pointers),
             self.vector.value.data,
-            _run_of(self),
+            run_of(self),
         )
         result = np.zeros((), value_dtype(frag.element_type))
         if self.other is not None:
             result = m.fragment(self.other)
-        whole, by = masks(m, self.mask, pointers, count)
+        whole, by = masks(m, self.mask, pointers, count, run_of(self))
         for size, through in ((count, whole), (each, by & ~whole)):
             chosen = through[:, ::size]
             loaded = m.global_load(pointers[:, ::size], frag.element_type, size, chosen)
@@ -189,7 +189,7 @@ def _written(w: Writer, manner: Manner, address: str, value: str) -> str:
     return f"{name}({address}, {value});"
 
 
-def _run_of(op: GlobalLoad | GlobalStore) -> int:
+def run_of(op: GlobalLoad | GlobalStore) -> int:
     """Registers that share a mask: those of a vector, unless the op says fewer."""
     return (op.mask_run or op.vector).value.data
 
@@ -219,12 +219,17 @@ def accesses(
                 access(number * run, run)
 
 
-def masks(m: Actor, mask: SSAValue | None, pointers: Array, count: int) -> tuple[Array, Array]:
-    """For each register whether its whole vector is let through, and whether it is."""
+def masks(
+    m: Actor, mask: SSAValue | None, pointers: Array, count: int, run: int
+) -> tuple[Array, Array]:
+    """For each register whether its whole vector is let through, and whether it is.
+
+    The first register of a run has the mask of all of it.
+    """
     if mask is None:
         every = np.ones(pointers.shape, bool)
         return every, every
-    by = m.fragment(mask)
+    by = np.repeat(m.fragment(mask)[:, ::run], run, axis=1)
     whole = by.reshape(len(by), -1, count).all(axis=2)
     return np.repeat(whole, count, axis=1), by
 
@@ -311,7 +316,7 @@ class GlobalStore(HopperOp):
                 asked = f"{w.name(self.mask)}[i]"
                 w.line(f"store_words_where({asked}, {w.name(self.pointers)}[i], {words});")
             else:
-                accesses(w, self.mask, count, _run_of(self), store)
+                accesses(w, self.mask, count, run_of(self), store)
 
     @property
     def _predicated(self) -> bool:
@@ -322,15 +327,15 @@ class GlobalStore(HopperOp):
         """
         count = self.vector.value.data
         whole = count * byte_size(element_of(self.value.type)) % 8 == 0 and not manner_of(self)
-        return _run_of(self) == count and whole
+        return run_of(self) == count and whole
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""
         frag = self.value.type
         assert isinstance(frag, FragType)
-        count, each = self.vector.value.data, _run_of(self)
+        count, each = self.vector.value.data, run_of(self)
         pointers, values = m.fragment(self.pointers), m.fragment(self.value)
-        whole, by = masks(m, self.mask, pointers, count)
+        whole, by = masks(m, self.mask, pointers, count, run_of(self))
         owners = m.owners(frag.layout)[:, None]
         for size, through in ((count, whole), (each, by & ~whole)):
             at, chosen = pointers[:, ::size], (through & owners)[:, ::size]

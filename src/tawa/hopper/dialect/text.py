@@ -6,7 +6,8 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xdsl.ir import Attribute, Operation, Region, SSAValue
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tawa.base.layout import REPLICA, Layout, Modes
 from tawa.base.types import NAMES, PlanType, PtrType, byte_size, short_name
@@ -61,6 +62,14 @@ STRIPS = "hopper.strips"
 """Attribute of ops that are written together, a few registers at a time.
 
 A number, how many registers, and how many times as many ahead of the others."""
+EVERY = "hopper.every"
+"""Attribute of ops that compute every so many registers of their result: no other is read."""
+
+
+def computed(op: Operation | Block | None) -> int:
+    """Every how many registers of its result an op computes."""
+    found = op.attributes.get(EVERY) if isinstance(op, Operation) else None
+    return found.value.data if isinstance(found, IntegerAttr) else 1
 
 
 class Writer:
@@ -143,9 +152,11 @@ class Writer:
         raise NotImplementedError
 
     def registers(self, layout: Layout, index: str = "i", step: int = 1) -> str:
-        """The head of the loop over a fragment's registers, or those of the strip."""
+        """The head of the loop over a fragment's registers that are computed, or the strip's."""
         self.line("#pragma unroll")
         first, end = self.strip or (0, layout.registers)
+        every = computed(self.op)
+        step = step if every % step else every
         advance = f"{index} += {step}" if step > 1 else f"++{index}"
         return f"for (int {index} = {first}; {index} < {end}; {advance})"
 

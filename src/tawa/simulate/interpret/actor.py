@@ -11,11 +11,12 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
-from tawa.base.numerics import Array
+from tawa.base.numerics import Array, poison
 from tawa.base.spans import span_of
 from tawa.hopper.dialect.core import HopperOp
 from tawa.hopper.dialect.machine import Steps
 from tawa.hopper.dialect.structure import Role
+from tawa.hopper.dialect.text import computed
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.clocks import SEEN, TIMED
 from tawa.simulate.interpret.cta import Cta
@@ -92,7 +93,12 @@ class HopperActor(Engines):
         return registers.data
 
     def new_fragment(self, name: SSAValue, registers: Array) -> None:
-        """Give a fragment registers of its own."""
+        """Give a fragment registers of its own; those that are not computed show their use."""
+        every = computed(name.owner)
+        if every > 1:
+            found = registers
+            registers = np.full_like(registers, poison(registers.dtype))
+            registers[:, ::every] = found[:, ::every]
         self.writes += 1
         self.values[name] = Ref(Registers(registers, written=self.writes), 0)
 
