@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from rows import Run
 from torch import Tensor, nn
+from torch._inductor import config
 from torch._inductor.template_heuristics.triton import BaseConfigHeuristic
 from torch._inductor.utils import fresh_cache
 
@@ -144,9 +145,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--most", type=int, help="configurations of a product that are measured")
+    parser.add_argument("--unfused", action="store_true", help="measure no products with epilogues")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     arguments = parser.parse_args()
-    with largest_tiles(arguments.most):
+    kept = {"benchmark_epilogue_fusion": False} if arguments.unfused else {}
+    with largest_tiles(arguments.most), config.patch(kept):
         run(arguments)
 
 

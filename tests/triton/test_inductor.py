@@ -145,5 +145,5 @@ def test_what_stays_with_triton_is_compiled_by_it(left: set[str], stored: bool) 
     def load() -> Any:
         return tuner
 
-    assert workers.compile_there(triton, frozenset(left), load, {}, {}) == "of Triton"
+    assert workers.compile_there(triton, frozenset(left), "h100", load, {}, {}) == "of Triton"
     assert asked == [(load, {}, {})]

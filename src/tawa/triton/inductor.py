@@ -98,8 +98,11 @@ def is_stored(tuner: Any) -> bool:
     return bool(tuner.inductor_meta.get("store_cubin", False))
 
 
-def compile_for(kernel: Kernel, types: dict[str, str], meta: dict[str, Any]) -> Any:
-    """Compile for a signature, with the divisors that it promises. Raises `TawaError`s."""
+def compile_for(kernel: Kernel, types: dict[str, str], meta: dict[str, Any], **more: Any) -> Any:
+    """Compile for a signature, with the divisors that it promises; `more` are launch options.
+
+    Raises `TawaError`s.
+    """
     places = {name: number for number, name in enumerate(kernel.arg_names)}
     attributes: dict[Any, Any] = meta["configs"][0] if meta.get("configs") else {}
     constants = {n: v for n, v in meta["constants"].items() if isinstance(n, str) and n in places}
@@ -108,7 +111,7 @@ def compile_for(kernel: Kernel, types: dict[str, str], meta: dict[str, Any]) -> 
         for name, type_ in types.items()
         if name not in constants
     }
-    return kernel.compile(**given, **constants, **options(meta))
+    return kernel.compile(**given, **constants, **options(meta), **more)
 
 
 def options(meta: dict[str, Any]) -> dict[str, Any]:
