@@ -130,7 +130,7 @@ def test_windows_and_labels_are_seen_through() -> None:
     at = moved()
     window = Window(at.result, 4, of(POINTERS, 8).layout)
     label = Relabel(window.value, of(POINTERS, 8).layout)
-    assert after(at, window, label, GlobalLoad(label.value, None, None, 8)) == [4, 1, 1, 1]
+    assert after(at, window, label, GlobalLoad(label.value, None, None, 8)) == [4, 8, 8, 1]
 
 
 def test_what_is_known_from_others_is_read_from_them() -> None:

@@ -165,6 +165,9 @@ REASONS: dict[str, dict[str, str]] = {
         "Anchored, Fill, Relabel": FIELDS,
         "Role, Wgmma": ROLE,
     },
+    "hopper/passes/unread.py": {
+        "Anchored, Coordinate, Fill, Map, Rearrange, Relabel, Window": RULE,
+    },
     "hopper/recording/instrument.py": {
         "ForOp, IfOp, OneThread, WhileOp": INSIDE,
         "RecordBegin, Timestamp": PATTERN,

@@ -49,7 +49,7 @@ class UnreadRegisters:
         read: dict[SSAValue, int] = {}
         for op in reversed(list(module.walk())):
             own = _computed(op, read)
-            if own > ALL and not isinstance(op, Relabel | Window):
+            if own > ALL:
                 op.attributes[EVERY] = number(own)
             for value, every in _reads(op, own):
                 read[value] = gcd(read.get(value, 0), every)
