@@ -147,3 +147,30 @@ def test_what_stays_with_triton_is_compiled_by_it(left: set[str], stored: bool) 
 
     assert workers.compile_there(triton, frozenset(left), "h100", load, {}, {}) == "of Triton"
     assert asked == [(load, {}, {})]
+
+
+def test_a_configuration_that_nobody_compiles_spoils_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tawa compiles the second of two; Triton fails at the first, as Tawa does."""
+    tried: list[str] = []
+
+    def compile_for(kernel: Any, types: Any, meta: str, **_: Any) -> None:
+        if meta == "first":
+            raise ValueError(meta)
+
+    def precompile(configuration: str) -> None:
+        tried.append(configuration)
+        raise ValueError(configuration)
+
+    monkeypatch.setattr(workers.inductor, "compile_for", compile_for)
+    monkeypatch.setattr(workers.inductor, "types_of", lambda meta: {})
+    monkeypatch.setattr(workers, "Adopted", lambda function, types: SimpleNamespace(kernel=None))
+    tuner = SimpleNamespace(
+        fn=SimpleNamespace(__name__="sums"), inductor_meta={}, configs=["first", "second"],
+        _create_compile_meta=lambda configuration: configuration,
+        _precompile_config=precompile, prepare_for_pickle=lambda: None,
+    )  # fmt: skip
+    found, _ = workers.compile_there(lambda *_: None, frozenset(), "h100", lambda: tuner, {}, {})
+    assert found is tuner
+    assert tried == ["first"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -99,7 +100,7 @@ def _filled(tuner: Any, chip: str) -> bool:
             done = True
         except Exception:  # the asking process says why
             refused.append(configuration)
-    if done:
-        for configuration in refused:
+    for configuration in refused if done else ():
+        with suppress(Exception):  # what neither can compile the asking process learns, too
             tuner._precompile_config(configuration)
     return done
