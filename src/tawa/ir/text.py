@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, TypeAlias
 
 from xdsl.dialects.builtin import UnitAttr
@@ -30,12 +29,7 @@ class _Delimited(AbstractContextManager[None]):
     def __enter__(self) -> None:
         self._printer.print_string(self._start)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._printer.print_string(self._end)
 
