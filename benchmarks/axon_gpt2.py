@@ -3,7 +3,7 @@
     python benchmarks/axon_gpt2.py --out rows.jsonl     # 124M parameters, on a GPU
     python benchmarks/axon_gpt2.py --small              # in the simulator
 
-The batches are sentences of a random chain of a few tokens. Weights and what is between the layers
+The batches are sentences of random words. Weights and what is between the layers
 are f32, products and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row
 has, and what the options are for.
 """
@@ -23,9 +23,11 @@ from torch.nn import functional as F
 STD = 0.02
 """Of the initial weights."""
 
+RATE = 3e-4
+"""The largest."""
 
-USED = 1024
-"""Tokens of the vocabulary that the sentences have: few enough to be learned in 200 steps."""
+FOLLOWING = 0.5
+"""The share of tokens that the one before decides."""
 
 
 @dataclass(frozen=True)
@@ -153,16 +155,20 @@ def weights_of(model: GPT2) -> Any:
 
 
 def batches(size: Size, device: str) -> Iterator[tuple[Tensor, Tensor]]:
-    """Sentences of `USED` tokens, in which each is followed by one of eight."""
+    """Sentences whose tokens are as frequent as words: the n-th most frequent about 1/n.
+
+    A token follows from the one before, by a table, or is drawn anew.
+    """
     random = torch.Generator().manual_seed(1)
-    used = min(USED, size.vocabulary)
-    table = torch.randint(used, (used, 8), generator=random).numpy()
+    table = torch.randperm(size.vocabulary, generator=random).numpy()
+    frequency = 1 / (torch.arange(size.vocabulary) + 2.7)  # Mandelbrot's form of Zipf's law
+    shape = size.context + 1, size.batch
     while True:
-        first = torch.randint(used, (size.batch,), generator=random)
-        choices = torch.randint(8, (size.context, size.batch), generator=random)
-        tokens = [first.numpy()]
-        for choice in choices.numpy():
-            tokens.append(table[tokens[-1], choice])
+        drawn = torch.multinomial(frequency, shape[0] * shape[1], True, generator=random)
+        follows = torch.rand(shape, generator=random) < FOLLOWING
+        tokens = list(drawn.view(shape).numpy())
+        for n, chosen in enumerate(follows.numpy()[1:], 1):
+            tokens[n] = np.where(chosen, table[tokens[n - 1]], tokens[n])
         whole = torch.from_numpy(np.stack(tokens, 1)).to(device)
         yield whole[:, :-1].contiguous(), whole[:, 1:].contiguous()
 
@@ -187,7 +193,7 @@ def training_of(size: Size) -> Training:
     """The model of a size."""
     return Training(
         size, program(size), lambda device: GPT2(size).to(device), weights_of,
-        lambda device: batches(size, device), lambda: shaped(size), {"h": size.heads},
+        lambda device: batches(size, device), lambda: shaped(size), RATE, {"h": size.heads},
     )  # fmt: skip
 
 

@@ -22,6 +22,9 @@ from axon_training import Training, run
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+RATE = 3e-4
+"""The largest."""
+
 EXPANSION = 4
 """Channels that a block gives, beside those inside."""
 
@@ -215,7 +218,7 @@ def training_of(size: Size) -> Training:
     """The model of a size."""
     return Training(
         size, program(size), lambda device: model_of(size, device), weights_of,
-        lambda device: batches(size, device), lambda: shaped(size),
+        lambda device: batches(size, device), lambda: shaped(size), RATE,
     )  # fmt: skip
 
 

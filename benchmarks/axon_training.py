@@ -32,9 +32,9 @@ from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.compile import plan_for_device
 from tawa.axon.gpu.graph.recompute import bytes_read
 
-RATE, DECAY = 3e-4, 0.1
+DECAY = 0.1
 WARM_UP = 40
-"""Steps in which the rate rises to `RATE`."""
+"""Steps in which the rate rises to a training's own."""
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
@@ -53,23 +53,25 @@ class Training:
     batches: Callable[[str], Iterator[tuple[Tensor, Tensor]]]
     shaped: Callable[[], tuple[Any, Any, Any]]
     """Weights and a batch that take no memory until they are read."""
+    rate: float
+    """The largest, which the steps have after `WARM_UP`."""
     statics: dict[str, int] = field(default_factory=dict[str, int])
 
+    def rate_of(self, number: int) -> float:
+        """The rate of a step."""
+        return self.rate * min(1.0, (number + 1) / WARM_UP)
 
-def rate_of(number: int) -> float:
-    """The rate of a step."""
-    return RATE * min(1.0, (number + 1) / WARM_UP)
 
-
-def torch_step(model: nn.Module, device: str, compiles: bool) -> Step:
+def torch_step(training: Training, model: nn.Module, device: str, compiles: bool) -> Step:
     """A step of training in PyTorch."""
     on_gpu = device != "cpu"
-    optimiser = torch.optim.AdamW(model.parameters(), RATE, weight_decay=DECAY, fused=on_gpu)
+    weights = model.parameters()
+    optimiser = torch.optim.AdamW(weights, training.rate, weight_decay=DECAY, fused=on_gpu)
     run = torch.compile(model) if compiles else model
     numbers = itertools.count()
 
     def step(given: Tensor, wanted: Tensor) -> Tensor:
-        optimiser.param_groups[0]["lr"] = rate_of(next(numbers))
+        optimiser.param_groups[0]["lr"] = training.rate_of(next(numbers))
         with torch.autocast(device, torch.bfloat16):
             value = run(given, wanted)
         value.backward()
@@ -97,7 +99,7 @@ def axon_step(training: Training, compiled: Any, weights: Any, device: str) -> S
 
     done = torch.zeros((), dtype=torch.int64, device=device)
     now = [array(((done, zeros(weights), zeros(weights)), weights))]
-    rates = [array(torch.tensor(rate_of(n), device=device)) for n in range(WARM_UP)]
+    rates = [array(torch.tensor(training.rate_of(n), device=device)) for n in range(WARM_UP)]
     decay, numbers = array(torch.tensor(DECAY, device=device)), itertools.count()
 
     def step(given: Tensor, wanted: Tensor) -> Tensor:
@@ -150,7 +152,7 @@ def other_seeds(
         model = training.make(device)
         each = {
             "axon": axon_step(training, compiled, training.weights_of(model), device),
-            "torch": torch_step(model, device, compiles=False),
+            "torch": torch_step(training, model, device, compiles=False),
         }
         found.append({k: losses(step, training, steps, device)[0] for k, step in each.items()})
         print(json.dumps({"seed": seed, **found[-1]}), flush=True)
@@ -241,7 +243,7 @@ def warm(training: Training, device: str) -> None:
     print(f"{axon.compilations()} kernels by {1 + processes} processes in "
           f"{time.perf_counter() - start:.1f} s", flush=True)  # fmt: skip
     if device != "cpu":
-        step_of_torch = torch_step(training.make(device), device, compiles=True)
+        step_of_torch = torch_step(training, training.make(device), device, compiles=True)
         losses(step_of_torch, training, 2, device)
         print(f"and PyTorch's in {time.perf_counter() - start:.1f} s", flush=True)
 
@@ -251,14 +253,16 @@ def compared(training: Training, arguments: argparse.Namespace, device: str) -> 
     torch.manual_seed(0)
     model = training.make(device)
     weights = training.weights_of(model)
-    row: dict[str, Any] = {"size": asdict(training.size), "steps": arguments.steps}
+    row: dict[str, Any] = {
+        "size": asdict(training.size), "steps": arguments.steps, "rate": training.rate
+    }  # fmt: skip
     if device == "cuda":
         row["device"] = torch.cuda.get_device_name()
     compiled = axon.compile(axon.load(training.program)["step"])
     compiles = device == "cuda" and not arguments.eager
     steps: dict[str, Callable[[], Step]] = {
         "axon": lambda: axon_step(training, compiled, weights, device),
-        "torch": lambda: torch_step(model, device, compiles),
+        "torch": lambda: torch_step(training, model, device, compiles),
     }
     for name, make in steps.items():
         step = make()
@@ -292,6 +296,7 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
     parser.add_argument("--plan", action="store_true", help="what a step launches and moves")
     parser.add_argument("--warm", action="store_true", help="only compile, into caches on disk")
     parser.add_argument("--seeds", type=int, default=1, help="models that both train, for a band")
+    parser.add_argument("--rate", type=float, help="another largest rate")
     parser.add_argument("--eager", action="store_true", help="PyTorch does not compile")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -300,6 +305,7 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
     if arguments.layers:
         size = size.cut(arguments.layers)
     training = training_of(size)
+    training = replace(training, rate=arguments.rate or training.rate)
     if arguments.plan:
         step = axon.compile(axon.load(training.program)["step"])
         print_plan(plan_for_device(step, arguments_of(training), training.statics))

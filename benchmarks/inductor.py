@@ -1,16 +1,19 @@
-"""A transformer under `torch.compile`, with Inductor's kernels compiled by Triton and by Tawa.
+r"""A transformer under `torch.compile`, with Inductor's kernels compiled by Triton and by Tawa.
 
     python benchmarks/inductor.py [--mode max-autotune] [--layers 4] [--rows FOLDER]
+    python benchmarks/inductor.py --only triton --turn FILE & python benchmarks/inductor.py \
+        --only tawa --turn FILE    # both compile at once, and time one after the other
 
-Both have the same values and the same batch. A step is a forward and a backward pass; steps of the
-two are timed in turn. Loss and gradients are compared with those of float64. Tawa's summary says
-which kernels it ran, and which were left to Triton, and why.
+All have the same values and the same batch. A step is a forward and a backward pass; steps are
+timed in turn, PyTorch's own kernels in CUDA graphs among them. Loss and gradients are compared with
+those of float64. Tawa's summary says which kernels it ran, and which were left to Triton, and why.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import fcntl
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
@@ -83,6 +86,15 @@ def largest_tiles(most: int | None) -> Generator[None, None, None]:
         heuristics.preprocess_mm_configs = original
 
 
+@contextmanager
+def turns(path: Path | None) -> Generator[Callable[[], None], None, None]:
+    """A call that waits for the others that share a file: until each is ready too, or done."""
+    with path.open("w") if path else nullcontext() as file:
+        if file is not None:
+            fcntl.flock(file, fcntl.LOCK_SH)
+        yield lambda: fcntl.flock(file, fcntl.LOCK_EX) if file is not None else None
+
+
 def errors(
     model: nn.Module, loss: Tensor, exact: nn.Module, exact_loss: Tensor
 ) -> dict[str, float]:
@@ -111,8 +123,8 @@ def compiled(step: Step, ours: bool) -> tuple[float, str]:
     return time.perf_counter() - start, told
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Compile and check both, and time them in turn."""
+def run(arguments: argparse.Namespace, my_turn: Callable[[], None]) -> None:
+    """Compile and check all, and time them in turn."""
     torch.manual_seed(0)
     model = transformer(arguments.layers, arguments.width)
     x = torch.randn(arguments.batch, arguments.length, arguments.width, device="cuda").bfloat16()
@@ -120,17 +132,20 @@ def run(arguments: argparse.Namespace) -> None:
     exact = copy.deepcopy(model).double()
     exact_loss = loss_of(exact, x.double(), wanted.double())
     exact_loss.backward()
+    ways: dict[str, dict[str, Any]] = {"pytorch": {"backend": "cudagraphs"}}
+    ways |= {name: {"mode": arguments.mode} for name in arguments.only or ("triton", "tawa")}
     steps: dict[str, Step] = {}
     more: dict[str, dict[str, Any]] = {}
-    for name in ("triton", "tawa"):
+    for name, way in ways.items():
         own = copy.deepcopy(model)
-        steps[name] = step_of(own, torch.compile(run_of(own, name), mode=arguments.mode), x, wanted)
+        steps[name] = step_of(own, torch.compile(run_of(own, name), **way), x, wanted)
         seconds, told = compiled(steps[name], name == "tawa")
         print(f"{name}: compiled in {seconds:.1f} s\n{told}", flush=True)
         more[name] = errors(own, steps[name](), exact, exact_loss)
         more[name] |= {"compile_s": round(seconds, 1), "summary": told.splitlines()}
+    my_turn()
     times = interleaved(steps)
-    case = {key: value for key, value in vars(arguments).items() if key != "rows"}
+    case = {k: v for k, v in vars(arguments).items() if k not in ("rows", "only", "turn")}
     rows = Run("inductor", arguments.rows)
     for name, timing in times.items():
         print(name, timing.median, {k: v for k, v in more[name].items() if k != "summary"})
@@ -146,11 +161,17 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--most", type=int, help="configurations of a product that are measured")
     parser.add_argument("--unfused", action="store_true", help="measure no products with epilogues")
+    parser.add_argument("--only", choices=("triton", "tawa"), action="append")
+    parser.add_argument("--turn", type=Path, help="a file by which processes take turns to time")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     arguments = parser.parse_args()
     kept = {"benchmark_epilogue_fusion": False} if arguments.unfused else {}
-    with largest_tiles(arguments.most), config.patch(kept):
-        run(arguments)
+    with (
+        turns(arguments.turn) as my_turn,
+        largest_tiles(arguments.most),
+        config.patch(kept),
+    ):
+        run(arguments, my_turn)
 
 
 if __name__ == "__main__":
