@@ -20,7 +20,7 @@ from tawa.driver.choice.model import Prediction
 from tawa.driver.choosing import Refusals, Refused, Rejected, fitted, loses
 from tawa.driver.compilation import Compilation, PassFailed
 from tawa.driver.compiler import compile_kernel, tile_level, tile_options
-from tawa.driver.neighbours import alone, beside
+from tawa.driver.neighbours import alone, at_first, beside
 from tawa.ir.decisions.assembling import CompiledForNeighbours
 from tawa.ir.decisions.choice import Chosen
 from tawa.partition.partition import Partition
@@ -181,11 +181,10 @@ HALF = MACHINE.registers // 2 // 256
         ({}, {}, True), ({"threads": 384}, {}, False), ({"threads": 128}, {}, False),
         ({"copies": False}, {}, False), ({"taken": HALF}, {}, False),
         ({"taken": HALF + 1}, {}, True), ({"taken": 0}, {}, False),
-        ({"taken": HALF}, {"persistent": True}, True), ({}, {"ctas_per_sm": 2}, False),
+        ({}, {"persistent": True}, False), ({}, {"ctas_per_sm": 2}, False),
         ({}, {"cluster": 2}, False), ({}, {"schedule": 1}, False),
         ({"shared": MACHINE.shared_bytes}, {}, False),
         ({"shared": MACHINE.shared_bytes // 2 - 2048}, {}, True),
-        ({"shared": MACHINE.shared_bytes}, {"persistent": True}, False),
     ],
 )  # fmt: skip
 def test_kernels_that_have_a_multiprocessor_for_themselves(
@@ -220,6 +219,42 @@ def test_a_second_cta_is_made_room_for(outcome: str, monkeypatch: pytest.MonkeyP
     for other in (built(findings=SPILL), built(threads=384)):
         assert beside(other, Options(), compile_) is other
     assert asked == [2]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "asked", "expected"),
+    [
+        ({}, {}, False), ({}, {"persistent": True}, True),
+        ({"copies": False}, {"persistent": True}, False),
+        ({"threads": 384}, {"persistent": True}, False),
+        ({"shared": MACHINE.shared_bytes}, {"persistent": True}, False),
+        ({}, {"persistent": True, "ctas_per_sm": 2}, False),
+        ({}, {"persistent": True, "schedule": 1}, False),
+        ({"findings": SPILL}, {"persistent": True}, False),
+    ],
+)  # fmt: skip
+def test_persistent_kernels_are_made_for_two_at_first(
+    kernel: dict[str, Any], asked: dict[str, Any], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody assembles one for a CTA alone, unless that for two spills."""
+    made = built(**kernel)
+    monkeypatch.setattr("tawa.driver.neighbours.spec_of", lambda module: made.spec)
+    monkeypatch.setattr("tawa.driver.neighbours.replace", lambda found, **changed: (
+        Options(**changed) if isinstance(found, Options) else changed["decisions"]
+    ))  # fmt: skip
+    first = SimpleNamespace(module="hopper", aref=made.module("aref"))
+    attempts: Any = SimpleNamespace(
+        compilation=SimpleNamespace(options=Options(**asked)), first=first, tile="tile"
+    )
+    given: list[Any] = []
+
+    def compile_(options: Options, module: Any) -> Any:
+        given.append((options.ctas_per_sm, module))
+        return made
+
+    found = at_first(attempts, compile_)
+    assert found == (("one", CompiledForNeighbours(2)) if expected else None)
+    assert given in ([], [(2, "tile")])
 
 
 def test_profiles_are_looked_up(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,14 +8,21 @@ from typing import Any
 import pytest
 
 from tawa.driver import reassembling
-from tawa.driver.reassembling import reassembled
+from tawa.driver.reassembling import MOST_SAVED, reassembled
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a function of the machine code takes."""
+
+    spill_stores: int = 0
 
 
 @dataclass(frozen=True)
 class Log:
     """What the assembler said."""
 
-    functions: tuple[str, ...] = ("k",)
+    functions: tuple[Usage, ...] = (Usage(),)
     registers: int = 142
     found: tuple[Any, ...] = ()
 
@@ -151,19 +158,25 @@ def test_the_first_that_finds_room_is_taken(
 
 @pytest.mark.usefixtures("of_two")
 def test_where_warps_meet_the_compiler_may_help(monkeypatch: pytest.MonkeyPatch):
-    """PTX that spills is compiled again as C++, for the most CTAs only."""
+    """PTX that spills a little is compiled again as C++, for the most CTAs only."""
+
+    def spilling(count: int) -> Product:
+        return Product(Log((Usage(count),), found=SPILLED))
+
     monkeypatch.setattr(Taken, "meets", True)
-    spilled, built = Product(Log(found=SPILLED)), Built(stages={"hopper": "text"})
-    monkeypatch.setattr(reassembling, "bounded", lambda *given: spilled)
+    built = Built(stages={"hopper": "text"})
+    monkeypatch.setattr(reassembling, "bounded", lambda *given: spilling(MOST_SAVED))
     for found, whole in (([CLEAN], 3), ([SPILLED], None)):
         work = Work(list(found), Asked())
         result: Any = reassembled(work, built)  # pyright: ignore
         assert work.whole == 1
         assert [said.ctas for said in result.decisions] == ([whole] if whole else [])
-    monkeypatch.setattr(Taken, "by_warps", True)
-    work = Work([], Asked())
-    assert reassembled(work, built) is built  # pyright: ignore
-    assert work.whole == 0
+    for spilled, by_warps in ((MOST_SAVED + 4, False), (4, True)):
+        monkeypatch.setattr(reassembling, "bounded", lambda *given, n=spilled: spilling(n))
+        monkeypatch.setattr(Taken, "by_warps", by_warps)
+        work = Work([], Asked())
+        assert reassembled(work, built) is built  # pyright: ignore
+        assert work.whole == 0
 
 
 @pytest.mark.usefixtures("of_two")

@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 from xdsl.dialects import func
@@ -93,12 +94,20 @@ class Attempts:
     jobs: dict[str, Once] = field(default_factory=dict[str, Once])
     """What was begun, by text: the last attempt may come to the text of one before."""
 
+    @cached_property
+    def _candidates(self) -> Iterator[Candidate]:
+        return self.candidates()
+
+    @cached_property
+    def first(self) -> Candidate:
+        """The first attempt, up to its text."""
+        return next(self._candidates)
+
     def best(self) -> Built:
         """The first attempt that the assembler neither spills nor serialises; or the last one."""
         if self.compilation.options.schedule:
             return self._pinned()
-        candidates = self.candidates()
-        first = next(candidates)
+        candidates, first = self._candidates, self.first
         product = self._assembled(self._begin(first, Here))
         made = [(first, product)] if isinstance(product, CompiledCuda) else []
         if asks_for_another(product) and first.takes_registers:

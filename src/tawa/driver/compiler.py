@@ -22,7 +22,7 @@ from tawa.driver import compile_cache as kept
 from tawa.driver.attempts import Attempts, Divided
 from tawa.driver.compilation import Built, Compilation, silent
 from tawa.driver.compiled import Compiled, StageNotReadable, read_module, spec_of
-from tawa.driver.neighbours import beside
+from tawa.driver.neighbours import at_first, beside
 from tawa.driver.reassembling import reassembled
 from tawa.driver.recording import require_no_text
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument, require_whole_rows
@@ -79,9 +79,11 @@ def compile_kernel(
     known = _looked_at(key, plain_key)
     if known is None:
         known = LookedAt(tile_level(work, fn, signature, constexprs), "")
-    built = _from_level(work, fn.__name__, "tile", known.tile, known.divided)
+    for_two = partial(_from_tile, fn.__name__, dump_dir)
+    early = None if override else partial(at_first, compile_=for_two)
+    built = _from_level(work, fn.__name__, "tile", known.tile, known.divided, early)
     if not override:
-        built = beside(built, options, partial(_from_tile, fn.__name__, dump_dir))
+        built = beside(built, options, for_two)
     compiled = built.compiled()
     if key is not None:
         kept.keep(key, compiled)
@@ -89,13 +91,22 @@ def compile_kernel(
 
 
 def _from_level(
-    work: Compilation, name: str, level: str, module: ModuleOp, divided: Divided | None = None
+    work: Compilation,
+    name: str,
+    level: str,
+    module: ModuleOp,
+    divided: Divided | None = None,
+    early: Callable[[Attempts], Built | None] | None = None,
 ) -> Built:
-    """Go on from a level to machine code; a program at the tile level may be `divided` already."""
+    """Go on from a level to machine code; a program at the tile level may be `divided` already.
+
+    `early` may have a kernel before machine code is made.
+    """
     module = work.replaced(level, module)
     work.keep(level, module)
     if level == "tile":
-        return reassembled(work, Attempts(work, name, module, divided).best())
+        attempts = Attempts(work, name, module, divided)
+        return (early and early(attempts)) or reassembled(work, attempts.best())
     if level == "aref":
         module = work.replaced("hopper", work.level("hopper", module.clone()))
         work.keep("hopper", module)

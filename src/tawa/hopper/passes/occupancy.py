@@ -2,9 +2,9 @@
 
 Ordinary code waits for memory and at barriers, and what hides that is other warps. The assembler
 takes the registers that the code can use, and does not know that fewer would let more CTAs in. Code
-that meets at barriers in a loop, or whose warps multiply by themselves, is asked for much, other
-code for the last few registers. Products of warp groups are left alone: their registers are the
-roles'.
+that meets at barriers in a loop is asked for much, other code for less; code whose warps multiply
+by themselves is asked up to three times. Products of warp groups are left alone: their registers
+are the roles'.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Occupancy:
         rooms = list({self._allowed(n): n for n in reversed(counts)}.values())[::-1]
         small, large = self.target.thresholds.occupancy_cuts
         if self.meets:
-            wanted = [n for n in rooms if self._cut(n) <= large]
+            # Operands fill the registers: of 15 such kernels that lost over a third all spilled.
+            most = small if self.by_warps else large
+            wanted = [n for n in rooms if self._cut(n) <= most]
             found += wanted[: 2 if self.by_warps else 1]
         # With fewer warps than it holds, a multiprocessor may hide more of memory's latency.
         few = self.meets or now * self.threads < self.target.threads
