@@ -76,6 +76,8 @@ NODES: dict[str, tuple[NodeProto, str]] = {
     "no scale": (node("Resize", ["x", "", "nowhere"], ["y"]), "no number above 0"),
     "it makes its input": (node("Relu", ["x"], ["x"]), "`x` is made twice"),
     "it makes a weight": (node("Relu", ["x"], ["two"]), "`two` is made twice"),
+    "an ellipsis of one and of none": (
+        node("Einsum", ["x", "one"], ["y"], equation="i...,...->..."), "stands for 1 and for 0"),
     "inputs that nobody takes": (node("F", ["x", "x"], ["y"], domain="my"), "it has 2 inputs"),
     "a result that nobody makes": (node("G", ["x"], ["y"], domain="my"), "nothing .* makes `b`"),
 }  # fmt: skip
@@ -85,7 +87,7 @@ NODES: dict[str, tuple[NodeProto, str]] = {
 def test_a_node_that_can_not_be_right_is_named(name: str):
     bad, message = NODES[name]
     weights = (constant("two", [2, 2]), constant("both", [True, False], np.bool_),
-               constant("scales", [1, 1], np.float32),
+               constant("scales", [1, 1], np.float32), constant("one", 1, np.float32),
                constant("nowhere", [np.nan, 1], np.float32))  # fmt: skip
     model = model_of(node("SequenceConstruct", ["x"], ["s"]), bad, weights=weights)
     for function, made in (("F", "y"), ("G", "b")):

@@ -125,3 +125,17 @@ def test_a_call_may_leave_the_last_results_of_a_function():
     model.graph.output[0].CopyFrom(value("y", [3, 2], FLOAT))
     checker.check_model(model)
     assert inferred(model) == run(model) == ["[3, 2]"]
+
+
+@pytest.mark.parametrize("given", [["x", "low", "high"], ["x", "", "high"], ["x", "low", ""],
+                                   ["x", "low"]], ids=",".join)  # fmt: skip
+def test_a_function_is_called_without_optional_inputs(given: list[str]):
+    """Left out by an empty name or at the end: what its body takes optionally is left out, too."""
+    model = model_of(node("Bounded", given, ["y"], domain="my"), value("x", ["n", 3]),
+                     weights=(constant("low", 0, np.float32), constant("high", 1, np.float32)))  # fmt: skip
+    body = [node("Clip", ["a", "b", "c"], ["d"])]
+    model.functions.append(
+        helper.make_function("my", "Bounded", ["a", "b", "c"], ["d"], body, OPSETS)
+    )
+    model.opset_import.append(helper.make_opsetid("my", 1))
+    assert inferred(model) == ["[n, 3]"]

@@ -541,15 +541,15 @@ class Walk:
             raise ill_formed(
                 label, f"it has {len(node.input)} inputs", f"{len(function.input)} at most"
             )
-        given = [scope.get(name, UNKNOWN) if name else None for name in node.input]
-        inner = {n: v for n, v in zip(function.input, given, strict=False) if v is not None}
+        # What is left out, at the end or by an empty name, is an optional input inside, too.
+        inner = dict.fromkeys(function.input, UNKNOWN)
+        given = [scope.get(name, UNKNOWN) if name else UNKNOWN for name in node.input]
+        inner.update(zip(function.input, given, strict=False))
         attributes = {attribute.name: attribute for attribute in function.attribute_proto}
         attributes.update((attribute.name, attribute) for attribute in node.attribute)
         outside, declared = self.opsets, self.declared
         self.opsets, self.declared = {**outside, **_opsets(function.opset_import)}, {}
         self.calls.append(label)
-        for missing in function.input[len(given) :]:
-            inner.setdefault(missing, UNKNOWN)
         for index, part in enumerate(function.node):
             self._node(self._described(with_attributes(part, attributes), index), inner)
         self.calls.pop()

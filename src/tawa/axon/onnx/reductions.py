@@ -149,7 +149,10 @@ def einsum(context: Context) -> Value | None:
         if dims is None:
             return None
         named, more = _einsum_axes(term, dims)
-        rest.append(more)
+        if "..." in term:
+            if rest and len(more) != len(rest[0]):
+                raise IllFormed(f"`...` stands for {len(rest[0])} and for {len(more)} dimensions")
+            rest.append(more)
         for letter, dim in named:
             known = letters.get(letter, ONE)
             letters[letter] = context.broadcast_dims(known, dim)
