@@ -3,6 +3,7 @@
 python scripts/cuppl_programs.py --count 2000            half of finite choices, half with densities
 python scripts/cuppl_programs.py --first 17 --count 1 --kind mixed --show
 python scripts/cuppl_programs.py --count 40 --kind host  the GPU's text too, compiled for the host
+python scripts/cuppl_programs.py --count 2000 --kind gpu the bits of a GPU
 
 Programs run in processes of their own, some at a time, so that one that crashes is found and
 counted. Results go to `--out`, a line of JSON for each program.
@@ -27,7 +28,7 @@ sys.path[:0] = [str(ROOT / "tests" / "cuppl"), str(ROOT / "src")]
 
 import mixed_writer  # noqa: E402
 import random_writer  # noqa: E402
-from random_programs import on_host, problems  # noqa: E402
+from random_programs import on_gpu, on_host, problems  # noqa: E402
 
 AT_ONCE = 20
 SECONDS = 60
@@ -36,14 +37,18 @@ SECONDS = 60
 
 def written(kind: str, seed: int) -> tuple[str, str | None]:
     """A program, and its twin if it has one."""
-    return (random_writer.program(seed), None) if kind == "finite" else mixed_writer.pair(seed)
+    finite = kind == "finite" or (kind == "gpu" and seed % 2)
+    return (random_writer.program(seed), None) if finite else mixed_writer.pair(seed)
 
 
 def judged(kind: str, seed: int, folder: Path) -> dict[str, Any]:
     """What came of a program."""
     source, finite = written(kind, seed)
     try:
-        found = on_host(source, folder) if kind == "host" else problems(source, finite)
+        if kind == "gpu":
+            found = on_gpu(source)
+        else:
+            found = on_host(source, folder) if kind == "host" else problems(source, finite)
     except Exception:
         return {"kind": kind, "seed": seed, "verdict": "traceback", "text": traceback.format_exc()}
     return {"kind": kind, "seed": seed, "verdict": "wrong" if found else "right", "text": found}
@@ -85,7 +90,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--kind", choices=("both", "finite", "mixed", "host"), default="both")
+    parser.add_argument(
+        "--kind", choices=("both", "finite", "mixed", "host", "gpu"), default="both"
+    )
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--show", action="store_true", help="print the programs, judge none")
     parser.add_argument("--here", action="store_true", help="in this process")
@@ -98,12 +105,12 @@ def main() -> int:
     if given.here:
         here(given.kind, given.first, given.count)
         return 0
-    kinds = ("finite", "mixed") if given.kind == "both" else (given.kind,)
-    each = given.count // len(kinds)
+    judged_as = ("finite", "mixed") if given.kind == "both" else (given.kind,)
+    each = given.count // len(judged_as)
     jobs = [
         (kind, at, min(AT_ONCE, given.first + each - at))
         for at in range(given.first, given.first + each, AT_ONCE)
-        for kind in kinds
+        for kind in judged_as
     ]
     verdicts: Counter[str] = Counter()
     with ThreadPoolExecutor(given.processes) as pool:

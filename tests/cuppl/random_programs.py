@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from host_device import HostDevice
@@ -21,7 +22,7 @@ from tawa.cuppl.gpu.smc import run_on_gpu
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.inference.smc import SmcRun, run_smc
-from tawa.cuppl.lowering.pipeline import lower
+from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.typing.failures import FAILURES, UnboundedRecursion
 from tawa.functional.errors import FunctionalError
 
@@ -120,7 +121,16 @@ def on_host(source: str, folder: Path) -> list[str]:
     """How the GPU's text, compiled for the host, differs from the CPU's code."""
     model = cuppl.model(source)
     lowered = model.gpu_code(True)
-    device = HostDevice(lowered, folder)
+    return _other_bits(model, lowered, HostDevice(lowered, folder))
+
+
+def on_gpu(source: str) -> list[str]:
+    """How the first GPU's results differ from the CPU's."""
+    model = cuppl.model(source)
+    return _other_bits(model, *model.gpu_device(True))
+
+
+def _other_bits(model: cuppl.Model, lowered: Lowered, device: Any) -> list[str]:
     image = encode_inputs(model.elaborated, {})
     exact = run_once(model, model.executable(suspend=True))
     try:
