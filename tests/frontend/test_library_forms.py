@@ -247,6 +247,29 @@ def test_the_element_of_a_tensor_of_one_decides_as_a_scalar_does():
         run(several, X, np.zeros_like(X))
 
 
+def test_a_tensor_of_one_is_a_scalar_without_dimensions():
+    """`tl.reshape(x, [])` is what Helion writes for the element of a slice of one."""
+
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        one = tl.load(x + tl.arange(0, 1))
+        tl.store(y, tl.reshape(one, []))
+        tl.store(y + 1, tl.reshape(one[None, :] + 1, ()))
+        tl.store(y + 2, tl.load(tl.reshape(x + tl.arange(0, 1), []) + 1))
+        tl.store(y + 3, tl.reshape(tl.load(x), []), mask=tl.reshape(tl.arange(0, 1) < 1, []))
+
+    found = run(kernel, X, np.zeros_like(X))
+    np.testing.assert_array_equal(found[:4], [X[0], X[0] + 1, X[1], X[0]])
+    assert kernel.compile(X, found, N).stages["cubin"]
+
+    @tawa.jit
+    def several(x, y, N: tl.constexpr):
+        tl.store(y, tl.reshape(tl.load(x + tl.arange(0, N)), []))
+
+    with pytest.raises(TileShapeMismatch, match="can't be reshaped to"):
+        run(several, X, np.zeros_like(X))
+
+
 def test_batches_of_products_may_have_several_dimensions():
     @tawa.jit
     def kernel(x, y, N: tl.constexpr):

@@ -226,6 +226,8 @@ def reshape(f: FunctionCompiler, input: Value, shape: Value, can_reorder: Value)
             expected=f"{math.prod(value.shape)} elements",
             found=f"{math.prod(sizes)} elements",
         )
+    if not sizes:
+        return conversion.only_element(f.b, value)
     if not value.shape:
         return conversion.fill(f.b, sizes, value)
     if sizes == value.shape:
