@@ -17,7 +17,7 @@ from tawa.cuppl.gpu.smc import GpuMemory, GpuRun, run_on_gpu
 from tawa.cuppl.gpu.source import BLOCK, cuda_source
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.typing.errors import BadSetting
-from tawa.cuppl.typing.failures import NaNWeight, UnboundedRecursion
+from tawa.cuppl.typing.failures import DivisionByZero, NaNWeight, UnboundedRecursion
 from tawa.runtime.nvrtc import compile_cuda
 
 pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
@@ -363,3 +363,33 @@ def test_the_gpu_agrees_with_the_cpu(name: str) -> None:
     lowered, device = model.gpu_device(suspend)
     device.lowered, device.suspend = lowered, suspend
     compare(model, data, device, 5000)
+
+
+FAILING = {
+    "at once": "def main () = 6 // sample (uniform_int 0 9)",
+    "between weights": (
+        "def main () = let x = sample (uniform_int 0 19) in factor (float x); let y = 6 // x in\n"
+        "  factor (float y); 6 // sample (uniform_int 0 3)"
+    ),
+    "in recursion": "def down n = if n == 3 then 1 // 0 else if flip 0.4 then 1 + down (n + 1) else n\n"
+    "def main () = let n = down 0 in factor (float n); n",
+}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize(
+    ("name", "together"),
+    [(n, t) for n in FAILING for t in (False, True) if not t or n != "at once"],
+)
+def test_the_first_particle_that_fails_is_named(name: str, together: bool, tmp_path: Path) -> None:
+    """As on the CPU, whichever thread came first."""
+    model = cuppl.model(FAILING[name])
+    suspend = name != "at once"
+    device = HostDevice(model.gpu_code(suspend), tmp_path, together=together)
+    image = encode_inputs(model.elaborated, {})
+    for seed in range(3):
+        with pytest.raises(DivisionByZero) as exact:
+            (model.smc if suspend else model.importance)(203, seed=seed)
+        with pytest.raises(DivisionByZero) as found:
+            run_on_gpu(device, device.lowered, image, 203, seed, 0.5, Limits())
+        assert str(found.value) == str(exact.value)

@@ -49,8 +49,8 @@ KERNEL void advance(i64* control, i64 deep) {
 }
 #endif
 
-// What came of a step: the status of a particle that failed, what particles wait for, how many have
-// not finished, and of the weights the largest, their sum and that of their squares.
+// What came of a step: whether a particle failed, what particles wait for, how many have not
+// finished, and of the weights the largest, their sum and that of their squares.
 struct Outcome {
   i64 failed, waits, active, best, sum, squares;
 };
@@ -274,7 +274,7 @@ KERNEL void run_all(i64* control) {
   double* logw = (double*)control[LOGW];
   Context ctx;
   load_context(ctx, control, thread);
-  for (i64 p = thread; p < n && control[FAILED_STATUS] == 0; p += threads) {
+  for (i64 p = thread; p < n && !failed_before(control, p); p += threads) {
     if (logw[p] == logw[p]) continue;
     i64 start = ctx.heap;
     i64 status = cuppl_run_once(ctx, (i64)control, p);

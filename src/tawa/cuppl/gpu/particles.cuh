@@ -114,18 +114,26 @@ DEVICE bool is_last_block(i64* control, bool* shared) {
   return *shared;
 }
 
+// The failure of the first particle is kept: its key is the largest.
+enum { STATUS_BITS = 8, SITE_BITS = 22 };
+#define LAST_PARTICLE (~0ull >> (STATUS_BITS + SITE_BITS))
+
 DEVICE void note_failure(i64* control, Context& ctx, i64 p, i64 status) {
-  if (atomicAdd((u64*)control + FAILED_STATUS, 0ull) == 0) {
-    control[FAILED_SITE] = ctx.site;
-    control[FAILED_PARTICLE] = p;
-    control[FAILED_STATUS] = status;
-  }
+  u64 key = (LAST_PARTICLE - (u64)p) << SITE_BITS | ((u64)ctx.site & ((1ull << SITE_BITS) - 1));
+  atomicMax((u64*)control + FAILED_STATUS, key << STATUS_BITS | (u64)status);
 }
 
-// Whether to leave the rest: a particle failed, or the pool is full and many more would need it.
-DEVICE bool gave_up(const i64* control) {
+// Whether a particle before this one failed.
+DEVICE bool failed_before(const i64* control, i64 p) {
+  u64 key = (u64)((volatile const i64*)control)[FAILED_STATUS];
+  return key != 0 && LAST_PARTICLE - (key >> (STATUS_BITS + SITE_BITS)) < (u64)p;
+}
+
+// Whether to leave this particle and those after it: one before it failed, or the pool is full and
+// many more would need it.
+DEVICE bool gave_up(const i64* control, i64 p) {
   volatile const i64* now = control;
-  return now[FAILED_STATUS] != 0
+  return failed_before(control, p)
       || ((now[WAITS] >> POOL_FULL & 1) && now[SPILLERS] > control[PATIENCE]);
 }
 

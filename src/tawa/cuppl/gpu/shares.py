@@ -36,6 +36,7 @@ from tawa.cuppl.gpu.smc import (
     WHOLE,
     GpuMemory,
     GpuRun,
+    first_failure,
 )
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.inference.smc import SmcRun
@@ -194,9 +195,10 @@ class Shares:
             device.read(share.address, share.control)
         for share, device in zip(self.shares, self.devices, strict=True):
             device.use()
-            if share.control[k.FAILED_STATUS]:
+            failed = first_failure(share.control)
+            if failed:
                 share.control[k.FAILED_PARTICLE] += share.first
-                raise share.error(int(share.control[k.FAILED_STATUS]))
+                raise share.error(failed)
 
     def close(self) -> None:
         """Give the memory of all shares back."""

@@ -67,6 +67,21 @@ class GpuRun:
     """Bytes of each allocation at the end."""
 
 
+STATUS_BITS, SITE_BITS = 8, 22
+"""Of the word that says what failed first; those above count back from the last particle."""
+
+
+def first_failure(control: Words) -> int:
+    """The status of the first particle that failed, or 0; the control block then names it."""
+    word = int(control[k.FAILED_STATUS]) & (2**64 - 1)
+    if word:
+        key = word >> STATUS_BITS
+        last = 2**64 - 1 >> STATUS_BITS + SITE_BITS
+        control[k.FAILED_SITE] = key & 2**SITE_BITS - 1
+        control[k.FAILED_PARTICLE] = last - (key >> SITE_BITS)
+    return word & 2**STATUS_BITS - 1
+
+
 @dataclass(slots=True)
 class GpuMemory:
     """A run on a device, and what it owns there."""
@@ -291,8 +306,9 @@ class GpuMemory:
             self.device.read(self.address, self.control)
             c = self.control
             outcome = int(c[OUTCOME])
-            if c[k.FAILED_STATUS]:
-                raise self.error(int(c[k.FAILED_STATUS]))
+            failed = first_failure(c)
+            if failed:
+                raise self.error(failed)
             if outcome == k.DEAD:
                 raise self.error(ALL_ZERO)
             if outcome == k.FINISHED or (plain and not c[WAITS]):
@@ -348,8 +364,9 @@ class GpuMemory:
         blocks = self.lanes[DEEP_LANES] // self.device.block
         self.device.launch([("advance", blocks, 1)], self.address)
         self.device.read(self.address, c)
-        if c[k.FAILED_STATUS]:
-            raise self.error(int(c[k.FAILED_STATUS]))
+        failed = first_failure(c)
+        if failed:
+            raise self.error(failed)
         return int(c[WAITS])
 
     def grow_stacks(self) -> None:

@@ -53,14 +53,14 @@ DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
 """
 REFILL = """\
   for (;;) {
-    // What was begun is then as it was before.
-    if (++turns % 128 == 0 && warp_ballot(gave_up(control))) break;
     unsigned idle = warp_ballot(point == IDLE);
+    // What was begun is then as it was before.
+    if (++turns % 128 == 0 && !warp_ballot(!gave_up(control, point == IDLE ? next : p))) break;
     if (more && idle && 4 * bits_in(idle) >= WARP) {
       if (next >= end) {
         next = warp_grab((u64*)control + NEXT + deep, grab) + shares;
         end = next + grab < n ? next + grab : n;
-        more = next < n && !warp_ballot(gave_up(control));
+        more = next < n && !warp_ballot(gave_up(control, next));
       }
       if (more) {
         i64 mine = next + bits_in(idle & ((1u << lane) - 1));
