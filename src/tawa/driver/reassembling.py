@@ -16,8 +16,8 @@ from tawa.ir.decisions.assembling import RegistersForMore
 from tawa.runtime.bounded_ptx import bounded
 
 MOST_SAVED = 64
-"""Bytes of spills that compiling C++ again has saved, at most: of seven kernels that spilled, 16
-and 40; 32 in one, and 84 or more in the others, were spilled then, too."""
+"""Bytes of spills, at most, for which C++ is compiled again: 16 and 40 bytes went away by that in
+two of seven kernels; 32 in one, and 84 and more in the others, did not."""
 
 
 def reassembled(work: Compilation, built: Built) -> Built:
