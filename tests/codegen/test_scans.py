@@ -145,3 +145,37 @@ def test_how_a_tile_is_spread(shape: tuple[int, ...], axis: int, warps: int) -> 
     assert len(set(held)) == elements
     assert len(held) == max(elements, 32 * warps)
     assert found.chunk <= LONGEST or found.below == 1
+
+
+@tawa.jit
+def peaks_of_sums(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LAST: tl.constexpr):
+    """The largest sum along the middle dimension."""
+    if LAST:
+        at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+        tl.store(y + at, tl.cumsum(tl.load(x + at), 0))
+    else:
+        i, j = tl.arange(0, 4)[:, None, None], tl.arange(0, ROWS)[None, :, None]
+        v = tl.load(x + (i * ROWS + j) * COLUMNS + tl.arange(0, COLUMNS)[None, None, :])
+        largest = tl.max(tl.cumsum(v, 1), 1)
+        at = tl.arange(0, 4)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+        tl.store(y + at, largest)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "last", "warps"),
+    [(4, 128, False, 4), (8, 64, False, 2), (16, 512, True, 4), (2, 128, False, 1)],
+)
+def test_lines_that_threads_hold_are_scanned_without_an_exchange(
+    rows: int, columns: int, last: bool, warps: int
+) -> None:
+    """Where the other dimensions have room for all threads."""
+    a = Arrays()
+    x = a.random("f32", 4, rows, columns) if not last else a.random("f32", rows, columns)
+    y = a.output("f32", rows if last else 4, columns)
+    sums = values(x).cumsum(0 if last else 1)
+    exact = sums if last else sums.max(1)
+    constants = {"ROWS": rows, "COLUMNS": columns, "LAST": last, "num_warps": warps}
+    check(peaks_of_sums, (1,), [x, y], {1: exact}, 1e-5, levels=["tile", "hopper", "ptx"],
+          **constants)  # fmt: skip
+    compiled = peaks_of_sums.compile("*f32:16", "*f32:16", **constants)
+    assert compiled.spec.shared_bytes == 0

@@ -552,10 +552,17 @@ class Layouts:
         return blocked(shape, self.warps, vector, order, apart=apart)
 
     def _in_runs(self, value: SSAValue, vector: int, dim: int) -> Layout | None:
-        """The layout in which a tile is loaded that is scanned along another dimension."""
+        """The layout in which a tile is loaded that is scanned along another dimension.
+
+        Where the others have room for all threads, each has whole lines: none waits for another.
+        """
         if (axis := scanned_across(value, dim)) is None:
             return None
-        return in_runs(shape_of(value.type), self.warps, vector, dim, axis)
+        shape = shape_of(value.type)
+        if math.prod(shape) // shape[axis] % (32 * self.warps * vector) == 0:
+            between = (d for d in reversed(range(len(shape))) if d not in (dim, axis))
+            return blocked(shape, self.warps, vector, (dim, *between, axis))
+        return in_runs(shape, self.warps, vector, dim, axis)
 
     def _loaded_in(self, value: SSAValue, wanted: Layout) -> Layout:
         """The layout in which to load what users want in another: theirs, if it is no row.
