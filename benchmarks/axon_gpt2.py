@@ -3,9 +3,9 @@
     python benchmarks/axon_gpt2.py --out rows.jsonl     # 124M parameters, on a GPU
     python benchmarks/axon_gpt2.py --small              # in the simulator
 
-The batches are sentences of random words. Weights and what is between the layers
-are f32, products and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row
-has, and what the options are for.
+The batches are sentences of random words. Weights and what is between the layers are f32, products
+and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row has, and what the
+options are for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STD = 0.02
 """Of the initial weights."""
 
 RATE = 3e-4
-"""The largest."""
+"""The largest learning rate."""
 
 FOLLOWING = 0.5
 """The share of tokens that the one before decides."""

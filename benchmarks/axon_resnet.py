@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 RATE = 3e-4
-"""The largest."""
+"""The largest learning rate."""
 
 EXPANSION = 4
 """Channels that a block gives, beside those inside."""

@@ -34,7 +34,7 @@ from tawa.axon.gpu.graph.recompute import bytes_read
 
 DECAY = 0.1
 WARM_UP = 40
-"""Steps in which the rate rises to a training's own."""
+"""Steps in which the learning rate rises to the largest."""
 
 Step = Callable[[Tensor, Tensor], Tensor]
 
@@ -54,11 +54,11 @@ class Training:
     shaped: Callable[[], tuple[Any, Any, Any]]
     """Weights and a batch that take no memory until they are read."""
     rate: float
-    """The largest, which the steps have after `WARM_UP`."""
+    """The largest learning rate, which steps have after `WARM_UP`."""
     statics: dict[str, int] = field(default_factory=dict[str, int])
 
     def rate_of(self, number: int) -> float:
-        """The rate of a step."""
+        """The learning rate of a step."""
         return self.rate * min(1.0, (number + 1) / WARM_UP)
 
 
@@ -296,7 +296,7 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
     parser.add_argument("--plan", action="store_true", help="what a step launches and moves")
     parser.add_argument("--warm", action="store_true", help="only compile, into caches on disk")
     parser.add_argument("--seeds", type=int, default=1, help="models that both train, for a band")
-    parser.add_argument("--rate", type=float, help="another largest rate")
+    parser.add_argument("--rate", type=float, help="another largest learning rate")
     parser.add_argument("--eager", action="store_true", help="PyTorch does not compile")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()

@@ -148,9 +148,9 @@ def test_how_a_tile_is_spread(shape: tuple[int, ...], axis: int, warps: int) -> 
 
 
 @tawa.jit
-def peaks_of_sums(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LAST: tl.constexpr):
-    """The largest sum along the middle dimension."""
-    if LAST:
+def peaks_of_sums(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr, FLAT: tl.constexpr):
+    """Sums down a matrix, or the largest sums along the middle of a tile of three dimensions."""
+    if FLAT:
         at = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
         tl.store(y + at, tl.cumsum(tl.load(x + at), 0))
     else:
@@ -162,19 +162,19 @@ def peaks_of_sums(x, y, ROWS: tl.constexpr, COLUMNS: tl.constexpr, LAST: tl.cons
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "last", "warps"),
+    ("rows", "columns", "flat", "warps"),
     [(4, 128, False, 4), (8, 64, False, 2), (16, 512, True, 4), (2, 128, False, 1)],
 )
 def test_lines_that_threads_hold_are_scanned_without_an_exchange(
-    rows: int, columns: int, last: bool, warps: int
+    rows: int, columns: int, flat: bool, warps: int
 ) -> None:
     """Where the other dimensions have room for all threads."""
     a = Arrays()
-    x = a.random("f32", 4, rows, columns) if not last else a.random("f32", rows, columns)
-    y = a.output("f32", rows if last else 4, columns)
-    sums = values(x).cumsum(0 if last else 1)
-    exact = sums if last else sums.max(1)
-    constants = {"ROWS": rows, "COLUMNS": columns, "LAST": last, "num_warps": warps}
+    x = a.random("f32", *(() if flat else (4,)), rows, columns)
+    y = a.output("f32", rows if flat else 4, columns)
+    sums = values(x).cumsum(0 if flat else 1)
+    exact = sums if flat else sums.max(1)
+    constants = {"ROWS": rows, "COLUMNS": columns, "FLAT": flat, "num_warps": warps}
     check(peaks_of_sums, (1,), [x, y], {1: exact}, 1e-5, levels=["tile", "hopper", "ptx"],
           **constants)  # fmt: skip
     compiled = peaks_of_sums.compile("*f32:16", "*f32:16", **constants)

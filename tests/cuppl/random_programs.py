@@ -131,6 +131,7 @@ def on_gpu(source: str) -> list[str]:
 
 
 def _other_bits(model: cuppl.Model, lowered: Lowered, device: Any) -> list[str]:
+    """How a device's results, or its error, differ from the CPU's."""
     image = encode_inputs(model.elaborated, {})
     exact = run_once(model, model.executable(suspend=True))
     try:

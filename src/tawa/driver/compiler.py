@@ -100,7 +100,7 @@ def _from_level(
 ) -> Built:
     """Go on from a level to machine code; a program at the tile level may be `divided` already.
 
-    `early` may have a kernel before machine code is made.
+    `early` may give the kernel instead, before machine code is made.
     """
     module = work.replaced(level, module)
     work.keep(level, module)

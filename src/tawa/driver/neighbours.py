@@ -31,8 +31,8 @@ CTAS = 2
 def at_first(attempts: Attempts, compile_: Callable[[Options, ModuleOp], Built]) -> Built | None:
     """A persistent kernel for two CTAs, if the assembler finds the registers.
 
-    It is launched with as many CTAs as it is made for, so that of one nobody needs to know what
-    the assembler makes.
+    It is launched with as many CTAs as it is made for. So nobody needs to know the registers of
+    the code for one CTA, and it is not assembled.
     """
     options = attempts.compilation.options
     if not options.persistent or not by_default(options):

@@ -554,7 +554,7 @@ class Layouts:
     def _in_runs(self, value: SSAValue, vector: int, dim: int) -> Layout | None:
         """The layout in which a tile is loaded that is scanned along another dimension.
 
-        Where the others have room for all threads, each has whole lines: none waits for another.
+        Where the other dimensions hold all threads, a thread has whole lines to scan by itself.
         """
         if (axis := scanned_across(value, dim)) is None:
             return None
