@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,34 @@ from tawa.axon.gpu import ahead, library
 from tawa.axon.gpu.compile import compile_for_device, plan_for_device
 
 ROWS = np.broadcast_to(np.float32(0), (8, 64))
+
+
+QUERIES = np.broadcast_to(np.float16(0), (1, 2, 128, 64))
+
+
+@dataclass
+class Handed:
+    """In place of a process: what it was handed."""
+
+    priority: int
+    texts: list[bytes] = field(default_factory=list[bytes])
+    closed: bool = False
+    process: subprocess.Popen[bytes] = field(default_factory=lambda: subprocess.Popen("true"))
+
+    def hand(self, text: bytes) -> None:
+        self.texts.append(text)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def attended() -> axon.gpu.compile.CompiledFunction:
+    """Attention of rows, and rows of it."""
+    source = """
+def f (q: f16[..b, t, d]) (k: f16[..b, t, d]) (v: f16[..b, t, d]) =
+  softmax (attention (softmax q) (softmax (k .+ q)) (softmax (v .* v)))
+"""
+    return axon.compile(axon.load(source)["f"])
 
 
 @pytest.fixture(autouse=True)
@@ -61,17 +90,36 @@ def test_a_call_waits_for_the_chosen_alone(
     softmax: axon.gpu.compile.CompiledFunction, monkeypatch: pytest.MonkeyPatch
 ):
     (launch,) = plan_for_device(softmax, (ROWS,), {}).launches
-    asked: list[tuple[int, int]] = []
+    asked: list[Handed] = []
 
-    def started(share: bytes, priority: int = 0) -> subprocess.Popen[bytes]:
-        asked.append((len(ahead.object_of(share, {})), priority))
-        return subprocess.Popen(["/bin/true"])
+    def started(priority: int = 0) -> Handed:
+        asked.append(Handed(priority))
+        return asked[-1]
 
-    monkeypatch.setattr(ahead, "_started", started)
+    monkeypatch.setattr(ahead, "Helper", started)
     assert ahead.compile_ahead([launch.call], {}, chosen=True) == 0  # one is compiled here
     assert ahead.compile_later([launch.call], {}) == 2
-    assert sum(count for count, _ in asked) == len(launch.call.variants)
-    assert all(priority == ahead.LATER for _, priority in asked)
+    assert sum(len(helper.texts) for helper in asked) == len(launch.call.variants)
+    assert all(helper.priority == ahead.LATER and helper.closed for helper in asked)
+
+
+def test_kernels_are_handed_out_before_attention_is_chosen(monkeypatch: pytest.MonkeyPatch):
+    """So other processes import the compiler meanwhile. What chose attention's tiles compiles it."""
+    asked: list[Handed] = []
+
+    def started(priority: int = 0) -> Handed:
+        asked.append(Handed(priority))
+        return asked[-1]
+
+    monkeypatch.setattr(ahead, "Helper", started)
+    monkeypatch.setattr(ahead, "START", 1)
+    with ahead.Compilations({}, chosen=True, own_kinds={"attention"}) as compilations:
+        for launch in plan_for_device(attended(), (QUERIES,) * 3, {}).launches:
+            compilations.begin(launch.call)
+    kinds = [wanted.name for wanted in compilations.own]
+    assert "attention_forward" in kinds
+    assert all(helper.closed for helper in asked)
+    assert sum(len(helper.texts) for helper in asked) == len(compilations.seen) - len(kinds) > 0
 
 
 def test_few_kernels_are_not_worth_a_process(

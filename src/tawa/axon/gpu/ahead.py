@@ -3,7 +3,8 @@
 Lowering is Python, and NVRTC compiles one program after the other within a process, so threads gain
 nothing. A process here is this file, run as a script; it reads what to compile from its input and
 leaves the kernels where this process looks for them. What it can't compile is compiled again here,
-where its error can be raised.
+where its error can be raised. A kernel is handed out as soon as it is known: others import the
+compiler while this process still chooses tiles.
 
 A call waits for the kernels that it launches. Those for other sizes of tiles are compiled meanwhile
 and after, at low priority; a call that comes before one is done compiles it itself.
@@ -16,9 +17,10 @@ import importlib
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Container, Hashable, Iterable, Mapping
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from tawa.axon.gpu import library
@@ -55,8 +57,105 @@ class Wanted(NamedTuple):
     given: dict[str, Any]
 
 
-_later: list[subprocess.Popen[bytes]] = []
+class Helper:
+    """A process that compiles the kernels it is handed, one after the other, at a priority."""
+
+    def __init__(self, priority: int = 0) -> None:
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", __file__, str(priority)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        self._texts: SimpleQueue[bytes | None] = SimpleQueue()
+        threading.Thread(target=self._feed, daemon=True).start()
+
+    def hand(self, text: bytes) -> None:
+        """Give it a kernel to compile, as a line."""
+        self._texts.put(text)
+
+    def close(self) -> None:
+        """Say that no more come: it ends when it is done."""
+        self._texts.put(None)
+
+    def _feed(self) -> None:
+        """Write what it is handed: a pipe is full until the process reads."""
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError), self.process.stdin as pipe:  # one that ended reads nothing
+            while (text := self._texts.get()) is not None:
+                pipe.write(text + b"\n")
+                pipe.flush()
+
+
+_later: list[Helper] = []
 """Processes that nobody waits for."""
+
+
+class Compilations:
+    """Kernels that this process and others compile while calls are still made of a plan's groups.
+
+    A kernel goes to another process as soon as its call is known. This process compiles its own
+    share at the end. Of `own_kinds`, calls that it read the compiler for, it keeps the first ones.
+    """
+
+    def __init__(
+        self, aligned: Mapping[Node, bool], *, chosen: bool, own_kinds: Container[str] = ()
+    ) -> None:
+        self.aligned, self.chosen, self.own_kinds = aligned, chosen, own_kinds
+        self.seen: set[Hashable] = set()
+        self.own: list[Wanted] = []
+        self.helpers: list[Helper] = []
+        self.most = _most()
+        self.kept = {True: START, False: 0 if own_kinds else START}
+        """How many more kernels, of its own kinds and others, this process keeps undealt."""
+        self.dealt = 0
+
+    def begin(self, call: KernelCall) -> None:
+        """Hand out what of a call is not compiled yet."""
+        own_kind = call.group.kind in self.own_kinds
+        for wanted in _wanted([call], self.aligned, self.chosen, self.seen):
+            text = _written(wanted) if self.most else None
+            if text is None:
+                self.own.append(wanted)
+            elif self.kept[own_kind]:
+                self.kept[own_kind] -= 1
+                self.own.append(wanted)
+            else:
+                self._deal(wanted, text)
+
+    def _deal(self, wanted: Wanted, text: bytes) -> None:
+        """Give a kernel to this process or another one, in turn."""
+        turn = self.dealt % (1 + self.most)
+        self.dealt += 1
+        if turn == 0:
+            self.own.append(wanted)
+            return
+        if turn > len(self.helpers):
+            self.helpers.append(Helper())
+        self.helpers[turn - 1].hand(text)
+
+    def finish(self) -> int:
+        """Compile this process's share, and wait for others; how many there were.
+
+        Without others nothing is compiled.
+        """
+        for helper in self.helpers:
+            helper.close()
+        if self.helpers:
+            with progress(f"compiling {len(self.seen)} kernels"):
+                for one in self.own:
+                    _compile(one)
+                for helper in self.helpers:
+                    helper.process.wait()
+        return len(self.helpers)
+
+    def __enter__(self) -> Compilations:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        _ended(self.helpers)
 
 
 def compile_ahead(
@@ -64,25 +163,12 @@ def compile_ahead(
 ) -> int:
     """Compile all variants of all calls, or those chosen, that are not kept yet.
 
-    Gives how many processes were asked.
+    Gives how many other processes were asked; without them nothing is compiled.
     """
-    wanted = list(_wanted(calls, aligned, chosen))
-    own, left = wanted[:START], wanted[START:]
-    workers = max(1, min(1 + MOST, 1 + cores() // CORES, len(left)))
-    own += left[::workers]
-    shares = _shares([one for n, one in enumerate(left) if n % workers], workers - 1)
-    if not shares:
-        return 0
-    with progress(f"compiling {len(wanted)} kernels"):
-        processes = [_started(share) for share in shares]
-        try:
-            for one in own:
-                _compile(one)
-            for process in processes:
-                process.wait()
-        finally:
-            _ended(processes)
-    return len(shares)
+    with Compilations(aligned, chosen=chosen) as compilations:
+        for call in calls:
+            compilations.begin(call)
+        return compilations.finish()
 
 
 def compile_later(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> int:
@@ -90,23 +176,30 @@ def compile_later(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> 
 
     They end with this process.
     """
-    _later[:] = [process for process in _later if process.poll() is None]
-    wanted = list(_wanted(calls, aligned, False))
-    count = min(len(wanted), max(0, cores() // CORES - len(_later)))
-    processes = [_started(share, LATER) for share in _shares(wanted, count)]
-    _later.extend(processes)
-    return len(processes)
+    _later[:] = [helper for helper in _later if helper.process.poll() is None]
+    most = max(0, _most() - len(_later))
+    texts = [text for wanted in _wanted(calls, aligned, False, set())
+             if (text := _written(wanted)) is not None]  # fmt: skip
+    helpers = [Helper(LATER) for _ in range(min(len(texts), most))]
+    for number, text in enumerate(texts if helpers else ()):
+        helpers[number % len(helpers)].hand(text)
+    for helper in helpers:
+        helper.close()
+    _later.extend(helpers)
+    return len(helpers)
 
 
-def _shares(wanted: list[Wanted], most: int) -> list[bytes]:
-    """What each process has to do; none if this one is better alone."""
-    count = min(MOST, cores() // CORES, most)
-    if cores() // CORES < 2 or not sys.executable or DUMP_DIR.get() is not None:
-        return []
-    try:
-        return [text_of([tuple(w) for w in wanted[n::count]], {}) for n in range(count)]
-    except Unwritable:  # a constant that only this process has
-        return []
+def _most() -> int:
+    """Other processes at most; none if this one is better alone."""
+    count = min(MOST, cores() // CORES)
+    return 0 if count < 2 or not sys.executable or DUMP_DIR.get() is not None else count
+
+
+def _written(wanted: Wanted) -> bytes | None:
+    """A kernel as other processes read it; None with a constant that only this one has."""
+    with suppress(Unwritable):
+        return text_of(tuple(wanted), {})
+    return None
 
 
 @atexit.register
@@ -114,17 +207,20 @@ def _end() -> None:
     _ended(_later)
 
 
-def _ended(processes: Iterable[subprocess.Popen[bytes]]) -> None:
-    for process in processes:
-        process.kill()
-        process.wait()
+def _ended(helpers: Iterable[Helper]) -> None:
+    for helper in helpers:
+        helper.close()
+        helper.process.kill()
+        helper.process.wait()
 
 
 def _wanted(
-    calls: Iterable[KernelCall], aligned: Mapping[Node, bool], chosen: bool
+    calls: Iterable[KernelCall],
+    aligned: Mapping[Node, bool],
+    chosen: bool,
+    seen: set[Hashable],
 ) -> Iterable[Wanted]:
-    """What is neither compiled in this process nor kept on disk, each once."""
-    seen: set[tuple[Any, ...]] = set()
+    """What is neither compiled in this process nor kept on disk, nor seen before."""
     for call in calls:
         kernel = library.kernel_of(call)
         for variant in (call.variant,) if chosen else call.variants:
@@ -140,20 +236,6 @@ def _wanted(
                 yield Wanted(call.source, call.group.kind, True, given)
 
 
-def _started(share: bytes, priority: int = 0) -> subprocess.Popen[bytes]:
-    paths = os.pathsep.join(path for path in sys.path if path)
-    with tempfile.TemporaryFile() as work:
-        work.write(share)
-        work.seek(0)
-        return subprocess.Popen(
-            [sys.executable, "-P", __file__, str(priority)],
-            stdin=work,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
-
-
 def _compile(wanted: Wanted) -> None:
     """Compile a kernel into the cache, if it can be."""
     with suppress(TawaError):
@@ -165,11 +247,10 @@ def _compile(wanted: Wanted) -> None:
 
 
 def main() -> None:
-    """Compile what the input holds, at a priority."""
+    """Compile what comes on the lines of the input, at a priority."""
     os.nice(int(sys.argv[1]))
-    share = [Wanted(*item) for item in object_of(sys.stdin.buffer.read(), {})]
-    for one in share:
-        _compile(one)
+    for line in sys.stdin.buffer:
+        _compile(Wanted(*object_of(line, {})))
 
 
 if __name__ == "__main__":

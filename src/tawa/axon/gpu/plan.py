@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tawa.axon.gpu import library
-from tawa.axon.gpu.ahead import compile_ahead, compile_later
+from tawa.axon.gpu.ahead import Compilations, compile_later
 from tawa.axon.gpu.attend import attention_call
 from tawa.axon.gpu.convolve import convolution_kernel
 from tawa.axon.gpu.graph.errors import NotForGpu
@@ -29,6 +29,9 @@ from tawa.runtime.descriptor import Geometry, TensorDescriptor, geometry_of
 
 LARGEST = 2**31
 """Numbers of a tensor that kernels can index."""
+
+LONG_CHOSEN = frozenset({"attention"})
+"""Kinds of groups whose tiles are chosen by reading programs, which takes the compiler."""
 
 
 class Located(NamedTuple):
@@ -97,21 +100,34 @@ def make_plan(
             raise NotForGpu("a tensor of 2^31 or more numbers", span=node.span)
     groups = fused(program)
     placed = places(program.nodes())
-    launches: list[Launch] = []
-    for group in groups:
-        simulated = place is not None and place.device == HOST
-        call = kernel_call(group, placed, aligned, simulated)
-        launches.append(_launch(call))
+    calls = _calls(groups, placed, aligned, place)
+    launches = [_launch(calls[group]) for group in groups]
     if place is not None:
-        calls = [launch.call for launch in launches]
-        if place.device != HOST:
-            compile_ahead(calls, aligned, chosen=True)
         for launch in launches:
             call = launch.call
             launch.start = library.entry(call, call.variant, aligned, place).launch
         if place.device != HOST:
-            compile_later(calls, aligned)
+            compile_later(calls.values(), aligned)
     return Plan(program, inputs, launches, memory_of(program, groups, placed), place)
+
+
+def _calls(
+    groups: list[Group], placed: dict[Node, Any], aligned: dict[Node, bool],
+    place: library.Place | None,
+) -> dict[Group, KernelCall]:  # fmt: skip
+    """The kernel of each group, compiled if there is a device: others are, while one is chosen."""
+    simulated = place is not None and place.device == HOST
+    at_once = place is None or simulated
+    ordered = sorted(groups, key=lambda group: group.kind in LONG_CHOSEN)
+    own_kinds = LONG_CHOSEN & {group.kind for group in groups}
+    calls: dict[Group, KernelCall] = {}
+    with Compilations(aligned, chosen=True, own_kinds=own_kinds) as compilations:
+        for group in ordered:
+            call = calls[group] = kernel_call(group, placed, aligned, simulated)
+            if not at_once:
+                compilations.begin(call)
+        compilations.finish()
+    return calls
 
 
 def kernel_call(
