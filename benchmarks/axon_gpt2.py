@@ -4,7 +4,7 @@
     python benchmarks/axon_gpt2.py --small              # in the simulator
 
 The batches are sentences of random words. Weights and what is between the layers are f32, products
-and attention bf16, as in PyTorch's autocast. `axon_training.py` says what a row has, and what the
+and attention bf16, as in PyTorch's autocast; gradients are clipped. `axon_training.py` says what a row has, and what the
 options are for.
 """
 
@@ -25,6 +25,9 @@ STD = 0.02
 
 RATE = 3e-4
 """The largest learning rate."""
+
+CLIP = 1.0
+"""The largest norm of all derivatives."""
 
 FOLLOWING = 0.5
 """The share of tokens that the one before decides."""
@@ -83,7 +86,7 @@ def start weights = (adamw_start weights, weights)
 
 def step{{h}} (rate: f32[]) (decay: f32[]) (state, weights) tokens next =
   let value, slopes = value_and_grad (fn w -> loss{{h}} w tokens next) weights in
-  (value, adamw rate decay state slopes weights)
+  (value, adamw rate decay state (clip_norm {CLIP} slopes) weights)
 """
 
 
@@ -193,7 +196,7 @@ def training_of(size: Size) -> Training:
     """The model of a size."""
     return Training(
         size, program(size), lambda device: GPT2(size).to(device), weights_of,
-        lambda device: batches(size, device), lambda: shaped(size), RATE, {"h": size.heads},
+        lambda device: batches(size, device), lambda: shaped(size), RATE, {"h": size.heads}, CLIP,
     )  # fmt: skip
 
 

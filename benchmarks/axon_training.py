@@ -5,8 +5,8 @@ losses of each step, and the milliseconds a step takes: on a GPU, PyTorch's is c
 `torch.compile`, with a fused AdamW. With `--profile`, a step's time by kernel follows, for both;
 with `--plan`, only what Axon launches and moves is told, which needs no GPU. With `--seeds N`,
 both train N models, each from values of its own, on the same batches. The N runs of PyTorch span a
-band, and the row says how far means of ten losses of each run of Axon leave it, and those of each
-run of PyTorch the band of its others. `--warm` only compiles, for both, into the caches on disk.
+band, and the row says how far means of ten losses of each run of Axon leave it (and two of its
+standard deviations), and those of each run of PyTorch the band of its others. `--warm` only compiles, for both, into the caches on disk.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ class Training:
     rate: float
     """The largest learning rate, which steps have after `WARM_UP`."""
     statics: dict[str, int] = field(default_factory=dict[str, int])
+    clip: float | None = None
+    """The norm to which the program shrinks all derivatives together."""
 
     def rate_of(self, number: int) -> float:
         """The learning rate of a step."""
@@ -65,7 +67,7 @@ class Training:
 def torch_step(training: Training, model: nn.Module, device: str, compiles: bool) -> Step:
     """A step of training in PyTorch."""
     on_gpu = device != "cpu"
-    weights = model.parameters()
+    weights = list(model.parameters())
     optimiser = torch.optim.AdamW(weights, training.rate, weight_decay=DECAY, fused=on_gpu)
     run = torch.compile(model) if compiles else model
     numbers = itertools.count()
@@ -75,6 +77,8 @@ def torch_step(training: Training, model: nn.Module, device: str, compiles: bool
         with torch.autocast(device, torch.bfloat16):
             value = run(given, wanted)
         value.backward()
+        if training.clip is not None:
+            nn.utils.clip_grad_norm_(weights, training.clip, foreach=on_gpu)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
         return value.detach()
@@ -159,14 +163,22 @@ def other_seeds(
     return found
 
 
-def beyond_band(losses: list[float], band: list[list[float]], width: int = 10) -> float:
-    """How far means of `width` neighbouring losses leave the span of the band's; 0 within it."""
+def means(losses: list[float], width: int = 10) -> np.ndarray:
+    """Of each `width` neighbouring losses."""
+    return np.convolve(losses, np.ones(width) / width, "valid")
 
-    def means(values: list[float]) -> np.ndarray:
-        return np.convolve(values, np.ones(width) / width, "valid")
 
+def beyond_band(losses: list[float], band: list[list[float]]) -> float:
+    """How far means of ten losses leave the span of the band's; 0 within it."""
     found, spans = means(losses), np.stack([means(values) for values in band])
     return float(np.maximum(spans.min(0) - found, found - spans.max(0)).clip(0).max())
+
+
+def beyond_deviations(losses: list[float], band: list[list[float]], most: float = 2.0) -> float:
+    """How far means of ten losses lie beyond two standard deviations of the band's; 0 within."""
+    found, spans = means(losses), np.stack([means(values) for values in band])
+    room = most * spans.std(0, ddof=1)
+    return float((np.abs(found - spans.mean(0)) - room).clip(0).max())
 
 
 def said_of_seeds(runs: list[dict[str, list[float]]]) -> dict[str, Any]:
@@ -175,6 +187,7 @@ def said_of_seeds(runs: list[dict[str, list[float]]]) -> dict[str, Any]:
     others = [band[:n] + band[n + 1 :] for n in range(len(runs))]
     return {
         "beyond_band": [beyond_band(run["axon"], band) for run in runs],
+        "beyond_deviations": [beyond_deviations(run["axon"], band) for run in runs],
         "torch_beyond_others": [beyond_band(*both) for both in zip(band, others, strict=True)],
         "largest_differences": [
             max(abs(a - b) for a, b in zip(run["axon"], run["torch"], strict=True)) for run in runs
@@ -317,7 +330,8 @@ def run(described: str, training_of: Callable[[Any], Training], full: Any, small
         warm(training, device)
         return
     row = compared(training, arguments, device)
-    told = ("largest_difference", "ratio", "beyond_band", "torch_beyond_others", "ends")
+    told = ("largest_difference", "ratio", "beyond_band", "beyond_deviations",
+            "torch_beyond_others", "ends")  # fmt: skip
     print(json.dumps({key: row[key] for key in told if key in row}), flush=True)
     if arguments.out:
         with arguments.out.open("a") as out:

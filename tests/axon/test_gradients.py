@@ -174,6 +174,33 @@ def test_optimisers_step_as_those_of_pytorch():
             np.testing.assert_allclose(one, other.detach().numpy(), rtol=1e-7)  # the rate is f32
 
 
+@pytest.mark.parametrize("limit", [0.5, 1e3])
+def test_derivatives_are_clipped_together_as_pytorch_does(limit: float):
+    torch = pytest.importorskip("torch")
+    clip = axon.load("def f limit slopes = clip_norm limit slopes")["f"]
+    random = np.random.default_rng(3)
+    slopes = (random.normal(size=(3, 2)), (random.normal(size=5), np.arange(2)))
+    first, (second, whole) = clip(limit, slopes)
+    given = [torch.zeros(part.shape, requires_grad=True) for part in (slopes[0], slopes[1][0])]
+    for weight, part in zip(given, (slopes[0], slopes[1][0]), strict=True):
+        weight.grad = torch.tensor(part, dtype=torch.float32)
+    norm = torch.nn.utils.clip_grad_norm_(given, limit)
+    assert (float(norm) > limit) == (limit < 1)
+    np.testing.assert_allclose(first, given[0].grad.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(second, given[1].grad.numpy(), rtol=1e-6)
+    np.testing.assert_array_equal(whole, np.arange(2))  # what is no float has no derivative
+
+
+def test_derivatives_that_are_clipped_on_a_device_are_those_of_numpy():
+    function = axon.load("def f limit (a, b) = clip_norm limit (a .* a, b)")["f"]
+    random = np.random.default_rng(3)
+    slopes = tuple(random.normal(size=s).astype(np.float32) for s in ((96, 128), (7,)))
+    wanted = function(np.float32(0.5), slopes)
+    found = axon.compile(function)(np.float32(0.5), slopes)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_optimisers_go_down():
     module = axon.load(
         "def loss (w, b) x y = mean_all ((linear w b x .- y) ** 2.0)\n"

@@ -31,6 +31,12 @@ UNARY = (
 EPSILON = 1e-5
 """Of the norms."""
 
+MOST_PARTS = 2048
+"""Parts of a long sum: enough programs for all multiprocessors, few enough for one to add up."""
+
+LEAST_PART = 4096
+"""Numbers for which a program is worth starting."""
+
 
 def _pointwise(name: str, element: str | None = None) -> Rule:
     def build(tape: Tape, *inputs: Node) -> Node:
@@ -85,8 +91,16 @@ def _without(tape: Tape, x: Node, axis: int) -> Node:
 
 @rule("sum_all")
 def sum_all(tape: Tape, x: Node) -> Node:
-    """The sum of all numbers."""
+    """The sum of all numbers; of many, the sum of parts' sums, which many programs compute."""
+    parts = parts_of(x.size)
+    if parts > 1:
+        x = tape.reduce("sum", tape.reshape(x, (parts, x.size // parts)), 1)
     return tape.reduce("sum", tape.reshape(x, (x.size,)), 0)
+
+
+def parts_of(size: int) -> int:
+    """Equal parts that a sum is divided into: at most `MOST_PARTS`, of `LEAST_PART` or more."""
+    return next(n for n in range(max(1, min(MOST_PARTS, size // LEAST_PART)), 0, -1) if size % n == 0)
 
 
 @rule("mean_all")

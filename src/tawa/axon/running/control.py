@@ -119,5 +119,6 @@ CONTROL: dict[str, Control] = {
     "map": _map, "map2": _map2, "scan": _scan, "fold": _fold, "iterate": _iterate,
     "while": _while, "vmap": _vmap, "grad": _grad, "value_and_grad": value_and_grad,
     "sgd": optimisers.sgd, "adamw_start": optimisers.adamw_start, "adamw": optimisers.adamw,
+    "clip_norm": optimisers.clip_norm,
 }  # fmt: skip
 """The meaning of each operator on functions or trees, by its name in the prelude."""

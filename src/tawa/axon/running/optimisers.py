@@ -9,11 +9,15 @@ import numpy as np
 
 from tawa.axon.running.numbers import Number
 from tawa.axon.running.tape import Algebra, Value
+from tawa.axon.running.trees import leaves_of
 
 BETAS = (0.9, 0.999)
 """How much of the means of derivatives and of their squares AdamW keeps (Loshchilov and Hutter)."""
 
 EPSILON = 1e-8
+
+TINY = 1e-6
+"""Added to a norm that is divided by."""
 
 
 def together(algebra: Algebra, function: Callable[..., Any], *trees: Value) -> Value:
@@ -33,6 +37,23 @@ def sgd(algebra: Algebra, rate: Value, weights: Value, slopes: Value) -> Value:
         return weight - Number(algebra, rate).do("like", weight) * slope
 
     return together(algebra, step, weights, slopes)
+
+
+def clip_norm(algebra: Algebra, limit: Value, slopes: Value) -> Value:
+    """Derivatives times what their norm, that of all together, lacks to be `limit`, at most 1."""
+    bound = Number(algebra, limit)
+    floats = [Number(algebra, leaf) for leaf in leaves_of(slopes) if algebra.is_float(leaf)]
+    if not floats:
+        return slopes
+    like = [slope.do("like", bound) for slope in floats]
+    squares = [(slope * slope).do("sum_all").value for slope in like]
+    norm = Number(algebra, algebra.call("stack", *squares)).do("sum_all").do("sqrt")
+    share = (bound / (norm + TINY)).do("minimum", 1.0)
+
+    def clipped(slope: Number) -> Number:
+        return slope * share.do("like", slope)
+
+    return together(algebra, clipped, slopes)
 
 
 def adamw_start(algebra: Algebra, weights: Value) -> Value:
