@@ -4,8 +4,8 @@
     python benchmarks/axon_gpt2.py --small              # in the simulator
 
 The batches are sentences of random words. Weights and what is between the layers are f32, products
-and attention bf16, as in PyTorch's autocast; gradients are clipped. `axon_training.py` says what a row has, and what the
-options are for.
+and attention bf16, as in PyTorch's autocast; gradients are clipped. `axon_training.py` says what a
+row has, and what the options are for.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ losses of each step, and the milliseconds a step takes: on a GPU, PyTorch's is c
 with `--plan`, only what Axon launches and moves is told, which needs no GPU. With `--seeds N`,
 both train N models, each from values of its own, on the same batches. The N runs of PyTorch span a
 band, and the row says how far means of ten losses of each run of Axon leave it (and two of its
-standard deviations), and those of each run of PyTorch the band of its others. `--warm` only compiles, for both, into the caches on disk.
+standard deviations), and those of each run of PyTorch the band of its others. `--warm` only
+compiles, for both, into the caches on disk.
 """
 
 from __future__ import annotations

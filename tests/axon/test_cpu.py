@@ -135,3 +135,36 @@ def test_sums_of_powers_with_infinities():
             f, slopes = (axon.compile(g, device="cpu", threads=1) for g in (f, slopes))
         np.testing.assert_array_equal(f(x), [-inf, inf, 2.0])
         np.testing.assert_array_equal(slopes(x[::2]), [[0.0, 0.0], [1.0, 0.0]])
+
+
+GATES = """
+def gates (w, b) x = let i, f = halves (linear w b x) in sigmoid i .* tanh f
+def also (w, b) x = let z = linear w b x in let i, f = halves z in (i .* f, z)
+def run (w, u, b) h xs = (scan (fn h x -> let i, f = halves (linear w b x .+ h @ u) in
+                           let h = tanh (i .* f) .+ h in (h, i)) h xs).1
+"""
+
+
+@pytest.mark.parametrize(("name", "products"), [("gates", 2), ("also", 1), ("run", 7)])
+def test_what_is_taken_apart_by_columns_is_computed_in_parts(name: str, products: int):
+    """Unless the whole is needed, too.
+
+    Three steps of a loop multiply by both parts of `u`, but the last: nobody reads its state.
+    """
+    random = np.random.default_rng(5)
+    w, u = (random.normal(0, 0.1, (96, 192)).astype(np.float32) for _ in range(2))
+    b, x, xs = (random.normal(size=s).astype(np.float32) for s in ((192,), (5, 96), (3, 5, 96)))
+    function = axon.load(GATES)[name]
+    weights, given = ((w, u, b), (x, xs)) if name == "run" else ((w, b), (x,))
+    fast = axon.compile(function, device="cpu", threads=1).bind(weights)
+    for mine, other in zip(leaves(fast(*given)), leaves(function(weights, *given)), strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
+    nodes = fast.to_onnx(*given).graph.node
+    assert sum(node.op_type in ("MatMul", "Gemm") for node in nodes) == products
+
+
+def test_few_columns_stay_one_product():
+    function = axon.load(GATES)["gates"]
+    w, b, x = np.ones((8, 64), np.float32), np.ones(64, np.float32), np.ones((2, 8), np.float32)
+    fast = axon.compile(function, device="cpu").bind((w, b))
+    assert [n.op_type for n in fast.to_onnx(x).graph.node].count("Split") == 1

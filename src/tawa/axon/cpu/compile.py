@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 from onnx import ModelProto
 
+from tawa.axon.cpu.columns import divide_columns
 from tawa.axon.cpu.errors import NotForOnnx
 from tawa.axon.cpu.graph import Graph, Symbol
 from tawa.axon.cpu.trace import GraphTracer
@@ -121,6 +122,7 @@ class CpuFunction:
         results: list[Symbol] = []
         structure = self._taken(value, tracer, results)
         tracer.hoist.finish()
+        divide_columns(graph, results)
         return graph.model(self.function.name, results), structure
 
     def _taken(self, value: Any, tracer: GraphTracer, results: list[Symbol]) -> Any:

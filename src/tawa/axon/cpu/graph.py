@@ -42,6 +42,8 @@ class Graph:
     inputs: list[Symbol] = field(default_factory=list[Symbol])
     reshaped: dict[Symbol, Symbol] = field(default_factory=dict[Symbol, Symbol])
     """What was given another shape, by the result."""
+    shapes: dict[str, Shape] = field(default_factory=dict[str, Shape])
+    """Of each value, by its name."""
     _known: dict[Any, tuple[Symbol, Any]] = field(default_factory=dict[Any, "tuple[Symbol, Any]"])
     _count: int = 0
 
@@ -54,13 +56,15 @@ class Graph:
         """Whether a value is a constant, or was made when the graph had `since` values."""
         return value.number <= since
 
-    def _name(self) -> str:
+    def _name(self, shape: Shape) -> str:
         self._count += 1
-        return f"v{self._count}"
+        name = f"v{self._count}"
+        self.shapes[name] = shape
+        return name
 
     def input(self, shape: Shape, dtype: Any) -> Symbol:
         """A new input."""
-        found = Symbol(self._name(), shape, np.dtype(dtype), self._count)
+        found = Symbol(self._name(shape), shape, np.dtype(dtype), self._count)
         self.inputs.append(found)
         return found
 
@@ -70,7 +74,7 @@ class Graph:
         small = array.size <= MOST_COMPARED
         key = (array.dtype.str, array.shape, array.tobytes()) if small else id(array)
         if key not in self._known:
-            found = Symbol(self._name(), array.shape, array.dtype)
+            found = Symbol(self._name(array.shape), array.shape, array.dtype)
             plain = np.ascontiguousarray(array).reshape(array.shape)
             self.constants.append(numpy_helper.from_array(plain, found.name))
             self._known[key] = (found, array)
@@ -89,7 +93,7 @@ class Graph:
         An attribute called as a parameter here has an underscore behind its name.
         """
         of = inputs[0].dtype if dtype is None else np.dtype(dtype)
-        results = [Symbol(self._name(), shape, of, self._count) for shape in shapes]
+        results = [Symbol(self._name(shape), shape, of, self._count) for shape in shapes]
         names = [value.name for value in inputs]
         outputs = [value.name for value in results]
         plain = {key.rstrip("_"): value for key, value in attributes.items()}
@@ -105,16 +109,19 @@ class Graph:
     def model(self, name: str, outputs: list[Symbol]) -> ModelProto:
         """The finished model. An output that is an input or constant is copied."""
         results = [self.add("Identity", value, to=value.shape) for value in outputs]
+        nodes = self.needed({value.name for value in results})
+        read = {operand for node in nodes for operand in node.input}
         graph = helper.make_graph(
-            self._needed({value.name for value in results}), name,
+            nodes, name,
             [_info(value) for value in self.inputs],
-            [_info(value) for value in results], self.constants,
+            [_info(value) for value in results],
+            [constant for constant in self.constants if constant.name in read],
         )  # fmt: skip
         opset = helper.make_opsetid("", OPSET)
         return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION,
                                  producer_name="tawa")  # fmt: skip
 
-    def _needed(self, names: set[str]) -> list[NodeProto]:
+    def needed(self, names: set[str]) -> list[NodeProto]:
         """The nodes that values of these names are computed by, in order."""
         kept: list[NodeProto] = []
         for node in reversed(self.nodes):

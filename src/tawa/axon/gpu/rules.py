@@ -100,7 +100,8 @@ def sum_all(tape: Tape, x: Node) -> Node:
 
 def parts_of(size: int) -> int:
     """Equal parts that a sum is divided into: at most `MOST_PARTS`, of `LEAST_PART` or more."""
-    return next(n for n in range(max(1, min(MOST_PARTS, size // LEAST_PART)), 0, -1) if size % n == 0)
+    most = max(1, min(MOST_PARTS, size // LEAST_PART))
+    return next(parts for parts in range(most, 0, -1) if size % parts == 0)
 
 
 @rule("mean_all")
