@@ -73,9 +73,7 @@ REASONS: dict[str, dict[str, str]] = {
     "aref/analysis/stored_runs.py": {
         "ArgReduce, Reduce, ReduceWith": PATTERN,
         "Map, Scan": PATTERN,
-        "Map, Trans": PATTERN,
         "Scan, ScanWith": FIELDS,
-        "Stage, StoreInto": FIELDS,
     },
     "aref/passes/conditional_rescaling.py": {
         "Broadcast, ExpandDims": ROWS,

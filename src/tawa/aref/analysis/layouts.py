@@ -19,10 +19,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 from tawa.aref.analysis.shared_rows import pays_to_share
 from tawa.aref.analysis.spread_rows import halvings, lane_parts, summed
 from tawa.aref.analysis.stored_runs import (
-    SQUARE,
-    WORD,
     bytes_at_once,
-    in_squares,
     is_side_by_side,
     most_side_by_side,
     scanned_across,
@@ -78,6 +75,15 @@ HANDS_ON = (Map, ExpandDims, Broadcast, Trans, Repeat, Reshape)
 LEAST_COPY = SM_90A.least_async_copy
 """Bytes that an asynchronous copy moves at least."""
 
+WORD = SM_90A.word
+"""Bytes of a register, and of a bank of shared memory."""
+
+WIDEST = SM_90A.copy_unit
+"""Bytes of a thread's widest access."""
+
+SQUARE = WIDEST // WORD
+"""Rows and columns of words that a thread transposes: an access either way."""
+
 
 def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
     """The layout after extents of 1 were removed or inserted; None if other extents change."""
@@ -91,6 +97,30 @@ def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
         if extent == 1:
             layout = layout.expanded(d)
     return layout
+
+
+def _staged_across(value: SSAValue, dim: int) -> bool:
+    """Whether a tile of words, or one that becomes words, is copied to be read across.
+
+    Products read it where its other dimension is contiguous.
+    """
+    loaded = byte_size(element_of(value.type))
+    work, seen = [(value, dim)], {(value, dim)}
+    while work:
+        tile, across = work.pop()
+        for use in tile.uses:
+            op = use.operation
+            following: tuple[SSAValue, int] | None = None
+            if isinstance(op, Stage | StoreInto) and across == 0:
+                return WORD in (loaded, byte_size(element_of(tile.type)))
+            if isinstance(op, Map) and shape_of(op.result.type) == shape_of(tile.type):
+                following = op.result, across
+            elif isinstance(op, Trans):
+                following = op.result, 1 - across
+            if following and following not in seen:
+                seen.add(following)
+                work.append(following)
+    return False
 
 
 def joined(layout: Layout) -> Layout:
@@ -503,7 +533,8 @@ class Layouts:
             dim, vector = stored_run(self.axes, value) or (dim, vector)
         vector = min(vector, most_side_by_side(value))
         vector = max(vector, bytes_at_once(self.axes, op, dim))
-        if vector >= SQUARE and in_squares(self.axes, value, together, dim):
+        squares = len(shape) == 2 and vector >= SQUARE
+        if squares and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
             if square is not None:
                 return square

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.dialect.ops import Stage, StoreInto
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
-from tawa.tile.analysis.axis_info import AxisAnalysis, access_run, fastest
+from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import (
     ArgReduce,
     Load,
@@ -20,17 +19,10 @@ from tawa.tile.dialect.ops import (
     Scan,
     ScanWith,
     Store,
-    Trans,
 )
 
 WIDEST = SM_90A.copy_unit
 """Bytes of a thread's widest access, and the most that are known of where an array begins."""
-
-WORD = SM_90A.word
-"""Bytes of a register, and of a bank of shared memory."""
-
-SQUARE = WIDEST // WORD
-"""Rows and columns of words that a thread transposes: an access either way."""
 
 
 def stored_run(axes: AxisAnalysis, value: SSAValue) -> tuple[int, int] | None:
@@ -58,64 +50,6 @@ def is_side_by_side(axes: AxisAnalysis, value: SSAValue, dim: int) -> bool:
     meet = any(isinstance(op, Reduce | ArgReduce | ReduceWith) for op in ops)
     stores = (op for op in ops if isinstance(op, Store))
     return not meet and any(_begins_anywhere(axes, op, dim) for op in stores)
-
-
-def in_squares(axes: AxisAnalysis, value: SSAValue, together: Iterable[SSAValue], dim: int) -> bool:
-    """Whether a tile that is loaded along `dim` is best held in squares: it goes on across."""
-    if len(shape_of(value.type)) != 2:
-        return False
-    return any(_staged_across(v, dim) for v in together) or _stored_across(axes, value, dim)
-
-
-def _staged_across(value: SSAValue, dim: int) -> bool:
-    """Whether a tile of words, or one that becomes words, is copied to be read across.
-
-    Products read it where its other dimension is contiguous.
-    """
-    loaded = byte_size(element_of(value.type))
-    work, seen = [(value, dim)], {(value, dim)}
-    while work:
-        tile, across = work.pop()
-        for use in tile.uses:
-            op = use.operation
-            following: tuple[SSAValue, int] | None = None
-            if isinstance(op, Stage | StoreInto) and across == 0:
-                return WORD in (loaded, byte_size(element_of(tile.type)))
-            if isinstance(op, Map) and shape_of(op.result.type) == shape_of(tile.type):
-                following = op.result, across
-            elif isinstance(op, Trans):
-                following = op.result, op.permutation.index(across)
-            if following and following not in seen:
-                seen.add(following)
-                work.append(following)
-    return False
-
-
-def _stored_across(axes: AxisAnalysis, value: SSAValue, dim: int) -> bool:
-    """Whether a tile of words that is loaded along `dim` is stored along the other dimension.
-
-    All that is done with it are stores of words, either way, each thread several at once.
-    """
-    if byte_size(element_of(value.type)) != WORD:
-        return False
-    work, seen, across = [(value, dim)], {(value, dim)}, False
-    while work:
-        tile, along = work.pop()
-        for use in tile.uses:
-            op = use.operation
-            if isinstance(op, Store) and op.value is tile:
-                stored, width = access_run(axes, op.ptr, op.mask)
-                if width < SQUARE or byte_size(element_of(tile.type)) != WORD:
-                    return False
-                across |= stored != along
-            elif isinstance(op, Map | Trans) and len(shape_of(op.result.type)) == 2:
-                following = op.result, along if isinstance(op, Map) else op.permutation.index(along)
-                if following not in seen:
-                    seen.add(following)
-                    work.append(following)
-            else:
-                return False
-    return across
 
 
 def scanned_across(value: SSAValue, dim: int) -> int | None:
