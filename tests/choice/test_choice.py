@@ -126,6 +126,20 @@ def test_a_guard_takes_part_of_an_iteration():
     assert 1.01 < beside / plain < 1.03
 
 
+def test_three_ctas_where_one_group_waits_for_its_products():
+    """Attention of 64 rows, D = 64: 5 to 10% faster on an H200 than with two."""
+    two = of_attention(64, 64, False)
+    one = replace(two, groups=1, accumulators=two.accumulators // 2, made=two.made // 2, rows=64)
+    free = replace(one, loops=tuple(replace(loop, feeds=False) for loop in one.loops))
+    sizes = Sizes((16, 512), (("S", 1024),))
+
+    def shared(found: Profile) -> set[object]:
+        return {dict(c.options).get("ctas_per_sm") for c in candidates(found, sizes, {}, H200)}
+
+    assert [3 in shared(found) for found in (one, two, free)] == [True, False, False]
+    assert taken(ranking(one, sizes, {}, H200))["ctas_per_sm"] == 3
+
+
 @pytest.mark.parametrize(
     ("d", "n", "causal", "rows", "expected"),
     [

@@ -23,6 +23,9 @@ SCRATCH = 1024
 PAIR = 2
 """CTAs that share a multiprocessor where one alone would wait for its own latency."""
 
+THREE = 3
+"""CTAs where one warp group computes, and waits for each of its products."""
+
 FEWEST_SLOTS = 2
 """Of a ring in a loop: with one, nothing is loaded while something is computed."""
 
@@ -233,7 +236,10 @@ def _values(
             few = sizes.programs <= MOST_DEALT
             return (None, "even") if known and profile.differs and few else (None,)
         case "ctas_per_sm":
-            return (None, 2) if sizes.programs > chip.multiprocessors else (None,)
+            if sizes.programs <= chip.multiprocessors:
+                return (None,)
+            fed = any(loop.feeds for loop in profile.loops)
+            return (None, PAIR, *((THREE,) if fed and profile.groups == 1 else ()))
         case "consumers":
             # One computes, where that lets a second CTA in that begins while this one multiplies.
             alone = replace(profile, groups=1)
