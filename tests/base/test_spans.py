@@ -1,4 +1,5 @@
 import ast
+import linecache
 import textwrap
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from xdsl.ir import Dialect, Region
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
+from tawa.base.source import remember_source
 from tawa.base.spans import Span, SpanAttr, copy_span, set_span, source_line, span_of
 
 
@@ -99,3 +101,11 @@ def test_source_is_read_again_after_a_change(tmp_path: Path):
     path.write_text("other\n")
     assert source_line(str(path), 1) == "other"
     assert source_line(str(path), 9) is None
+
+
+def test_the_lines_of_a_text_that_is_no_file_are_not_lost(monkeypatch: pytest.MonkeyPatch):
+    """Though others clear what Python keeps of sources: it does so itself when memory runs out."""
+    monkeypatch.setattr(linecache, "cache", {})
+    remember_source("<a text>", "one\ntwo\n")
+    linecache.clearcache()
+    assert source_line("<a text>", 2) == "two"

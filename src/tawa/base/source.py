@@ -6,7 +6,10 @@ import ast
 import linecache
 from dataclasses import dataclass
 
-__all__ = ["Span", "source_line"]
+__all__ = ["Span", "remember_source", "source_line"]
+
+_REMEMBERED: dict[str, tuple[int, None, list[str], str]] = {}
+"""Entries of `linecache` for texts that are no files: others may clear it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,20 @@ class Span:
         return Span(self.file, self.line, self.column, other.end_line, other.end_column)
 
 
+def remember_source(file: str, text: str) -> None:
+    """Let errors, and `inspect`, show the lines of a text that is no file."""
+    entry = (len(text), None, text.splitlines(keepends=True), file)
+    _REMEMBERED[file] = linecache.cache[file] = entry
+
+
 def source_line(file: str, line: int) -> str | None:
     """Line number `line` of `file` without its line break, or None when it can't be read.
 
     Reads through `linecache`, so code typed at a prompt or registered there is found too.
     """
     linecache.checkcache(file)
+    if file in _REMEMBERED and file not in linecache.cache:
+        linecache.cache[file] = _REMEMBERED[file]
     text = linecache.getline(file, line)
     return text.rstrip("\r\n") if text else None
 

@@ -6,7 +6,6 @@ A `Parser` is built from the base grammar, a language's additions to it (lark's 
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -16,6 +15,7 @@ from typing import Any
 from lark import Token, Tree, UnexpectedInput
 from lark.lexer import PatternStr
 
+from tawa.base.source import remember_source
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ProgramSyntaxError
@@ -72,7 +72,7 @@ class Parser:
         return self._parse(text, file, "type")
 
     def _parse(self, text: str, file: str, start: str) -> Any:
-        remember_source(file, text)
+        remember_program(file, text)
         try:
             return self._tables.parse(text, start, self._builder(file))
         except (Unexpected, ProgramSyntaxError):
@@ -93,10 +93,10 @@ class Parser:
         return found.value if isinstance(found, PatternStr) else terminal.lower()
 
 
-def remember_source(file: str, text: str) -> None:
+def remember_program(file: str, text: str) -> None:
     """Let errors show the lines of a text that is not (or not in this form) a file on disk."""
     if not Path(file).is_file() or Path(file).read_text() != text:
-        linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+        remember_source(file, text)
 
 
 def _starts_line(lines: list[str], token: Token) -> bool:

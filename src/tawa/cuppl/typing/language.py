@@ -21,7 +21,7 @@ from tawa.functional.errors import ProgramSyntaxError, TypesDisagree
 from tawa.functional.infer import Inference
 from tawa.functional.kept import Shelf, kept_object
 from tawa.functional.language import CheckedModule, Language
-from tawa.functional.parser import Parser, remember_source
+from tawa.functional.parser import Parser, remember_program
 from tawa.functional.slips import Slip
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term, Variable
@@ -448,7 +448,7 @@ def checked_program(source: str, file: str) -> CheckedModule:
     """A program with its types, from the cache if it was checked before and imports nothing."""
     if "import" in source or not is_worth_keeping(source):
         return cuppl_language().check_program(source, file)
-    remember_source(file, source)
+    remember_program(file, source)
     parts = ["checked", PRELUDE, LIBRARY.read_text(), Cuppl.additions, file, source]
     return kept_object(shelf(), parts, lambda: cuppl_language().check_program(source, file))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import linecache
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
 import tawa.language as tl
+from tawa.base.source import remember_source
 
 MARK = "<tawa tasks "
 """What the names of texts without a file begin with."""
@@ -16,7 +16,7 @@ MARK = "<tawa tasks "
 def function_of(name: str, text: str, namespace: Mapping[str, Any]) -> Any:
     """The function `name` that a text defines, whose source can be read."""
     file = f"{MARK}{name} {sha256(text.encode()).hexdigest()[:12]}>"
-    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    remember_source(file, text)
     scope: dict[str, Any] = {"tl": tl, "__name__": "tawa.tasks.kernels", **namespace}
     exec(compile(text, file, "exec"), scope)
     return scope[name]
