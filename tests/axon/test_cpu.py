@@ -163,6 +163,18 @@ def test_what_is_taken_apart_by_columns_is_computed_in_parts(name: str, products
     assert sum(node.op_type in ("MatMul", "Gemm") for node in nodes) == products
 
 
+def test_rows_of_a_product_are_read_whole():
+    """Though they have as many columns as what it makes of them."""
+    function = axon.load("def f (w, u) x = let i, f = halves (tanh (x @ w) @ u) in i .* f")["f"]
+    random = np.random.default_rng(5)
+    w, u = (random.normal(0, 0.1, (128, 128)).astype(np.float32) for _ in range(2))
+    x = random.normal(size=(5, 128)).astype(np.float32)
+    fast = axon.compile(function, device="cpu", threads=1).bind((w, u))
+    np.testing.assert_allclose(fast(x), function((w, u), x), rtol=1e-4, atol=1e-5)
+    nodes = fast.to_onnx(x).graph.node
+    assert sum(node.op_type == "MatMul" for node in nodes) == 3
+
+
 def test_few_columns_stay_one_product():
     function = axon.load(GATES)["gates"]
     w, b, x = np.ones((8, 64), np.float32), np.ones(64, np.float32), np.ones((2, 8), np.float32)

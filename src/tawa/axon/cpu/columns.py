@@ -7,6 +7,7 @@ are taken apart instead, once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -72,8 +73,14 @@ class Columns:
             else:
                 sizes = self._taken_apart(node)
             for name in node.input:
-                wants.setdefault(name, set()).add(sizes if self._has_parts(name, sizes) else None)
+                wanted = sizes if name in self._columns(node) else None
+                wants.setdefault(name, set()).add(wanted if self._has_parts(name, wanted) else None)
         self.divided = {n: s for n, s in self.divided.items() if n in self.maker}
+
+    @staticmethod
+    def _columns(node: NodeProto) -> Sequence[str]:
+        """The operands whose columns are those of the results: all but a product's rows."""
+        return node.input[1:] if node.op_type in PRODUCTS else node.input
 
     def _taken_apart(self, node: NodeProto) -> Sizes | None:
         """The columns of the parts that a node makes of its operand."""
@@ -96,9 +103,10 @@ class Columns:
         """Whether a node's results can be computed in parts of its operands."""
         sizes = self.divided[node.output[0]]
         if node.op_type in PRODUCTS:
-            weights = node.input[1:]
+            rows, weights = node.input[0], self._columns(node)
             return not node.attribute and all(
-                name in self.constants and self._has_parts(name, sizes) for name in weights
+                name in self.constants and name != rows and self._has_parts(name, sizes)
+                for name in weights
             )
         if node.op_type in POINTWISE:
             return all(
@@ -128,7 +136,9 @@ class Columns:
         found = NodeProto()
         found.CopyFrom(node)
         del found.input[:], found.output[:]
-        found.input.extend(self._part_of(name, number, sizes) for name in node.input)
+        rows = node.input[: len(node.input) - len(self._columns(node))]
+        columns = (self._part_of(name, number, sizes) for name in self._columns(node))
+        found.input.extend((*rows, *columns))
         found.output.extend(f"{name}.{number}" for name in node.output)
         return found
 
