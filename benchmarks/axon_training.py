@@ -175,10 +175,10 @@ def beyond_band(losses: list[float], band: list[list[float]]) -> float:
     return float(np.maximum(spans.min(0) - found, found - spans.max(0)).clip(0).max())
 
 
-def beyond_deviations(losses: list[float], band: list[list[float]], most: float = 2.0) -> float:
+def beyond_deviations(losses: list[float], band: list[list[float]]) -> float:
     """How far means of ten losses lie beyond two standard deviations of the band's; 0 within."""
     found, spans = means(losses), np.stack([means(values) for values in band])
-    room = most * spans.std(0, ddof=1)
+    room = 2 * spans.std(0, ddof=1)
     return float((np.abs(found - spans.mean(0)) - room).clip(0).max())
 
 

@@ -23,8 +23,8 @@ SCRATCH = 1024
 PAIR = 2
 """CTAs that share a multiprocessor where one alone would wait for its own latency."""
 
-THREE = 3
-"""CTAs where one warp group computes, and waits for each of its products."""
+TRIO = 3
+"""CTAs that share a multiprocessor where one warp group computes and waits for its products."""
 
 FEWEST_SLOTS = 2
 """Of a ring in a loop: with one, nothing is loaded while something is computed."""
@@ -239,7 +239,7 @@ def _values(
             if sizes.programs <= chip.multiprocessors:
                 return (None,)
             fed = any(loop.feeds for loop in profile.loops)
-            return (None, PAIR, *((THREE,) if fed and profile.groups == 1 else ()))
+            return (None, PAIR, *((TRIO,) if fed and profile.groups == 1 else ()))
         case "consumers":
             # One computes, where that lets a second CTA in that begins while this one multiplies.
             alone = replace(profile, groups=1)
