@@ -15,6 +15,7 @@ from xdsl.utils.exceptions import ParseError
 
 from tawa.base.source import remember_source
 from tawa.base.spans import Span, SpanAttr, copy_span, set_span, source_line, span_of
+from tawa.functional.parser import remember_program
 
 
 def context() -> Context:
@@ -109,3 +110,12 @@ def test_the_lines_of_a_text_that_is_no_file_are_not_lost(monkeypatch: pytest.Mo
     remember_source("<a text>", "one\ntwo\n")
     linecache.clearcache()
     assert source_line("<a text>", 2) == "two"
+
+
+def test_a_file_is_read_again_once_it_is_saved(tmp_path: Path):
+    path = tmp_path / "program.ax"
+    path.write_text("def g y = y\n")
+    remember_program(str(path), "# not saved\n")
+    assert source_line(str(path), 1) == "# not saved"
+    remember_program(str(path), path.read_text())
+    assert source_line(str(path), 1) == "def g y = y"

@@ -6,7 +6,7 @@ import ast
 import linecache
 from dataclasses import dataclass
 
-__all__ = ["Span", "remember_source", "source_line"]
+__all__ = ["Span", "forget_source", "remember_source", "source_line"]
 
 _REMEMBERED: dict[str, tuple[int, None, list[str], str]] = {}
 """Entries of `linecache` for texts that are no files: others may clear it."""
@@ -79,6 +79,12 @@ def remember_source(file: str, text: str) -> None:
     """Let errors, and `inspect`, show the lines of a text that is no file."""
     entry = (len(text), None, text.splitlines(keepends=True), file)
     _REMEMBERED[file] = linecache.cache[file] = entry
+
+
+def forget_source(file: str) -> None:
+    """Read the lines of a file from disk again, if a text was remembered in its place."""
+    if _REMEMBERED.pop(file, None) is not None:
+        linecache.cache.pop(file, None)
 
 
 def source_line(file: str, line: int) -> str | None:

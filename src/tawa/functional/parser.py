@@ -15,7 +15,7 @@ from typing import Any
 from lark import Token, Tree, UnexpectedInput
 from lark.lexer import PatternStr
 
-from tawa.base.source import remember_source
+from tawa.base.source import forget_source, remember_source
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ProgramSyntaxError
@@ -97,6 +97,8 @@ def remember_program(file: str, text: str) -> None:
     """Let errors show the lines of a text that is not (or not in this form) a file on disk."""
     if not Path(file).is_file() or Path(file).read_text() != text:
         remember_source(file, text)
+    else:
+        forget_source(file)  # what an editor had not saved yet
 
 
 def _starts_line(lines: list[str], token: Token) -> bool:
